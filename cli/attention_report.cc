@@ -114,7 +114,7 @@ void measure_samples(const Arguments& arguments, AttentionErrorOptions options,
 void check_limit(const char* name, double limit) {
   if (limit >= 0.0 && std::isfinite(limit)) return;
   throw UsageError(
-      text("[attention-report] got ", name, " ", limit, ", wanted a number of at least 0"));
+      text("[attention-report] got ", name, " ", limit, "; expected a number of at least 0"));
 }
 
 int run_report(const Arguments& arguments, const Globals& globals) {
@@ -124,9 +124,9 @@ int run_report(const Arguments& arguments, const Globals& globals) {
   const AttentionErrorOptions options = options_of(arguments);
   const int files = !arguments.q.empty() + !arguments.k.empty() + !arguments.v.empty();
   if (files != 0 && files != 3)
-    throw UsageError("[attention-report] got some of --q, --k and --v, wanted all three or none");
+    throw UsageError("[attention-report] got some of --q, --k and --v; expected all three or none");
   if (files == 3 && !arguments.inputs.empty())
-    throw UsageError("[attention-report] got files and --inputs, wanted one of them");
+    throw UsageError("[attention-report] got files and --inputs; expected one of them");
   if (!arguments.html.empty()) {
     check_ending(kOp, "--html", output_name(kOp, arguments.html), ".html");
     const WholeFile could_be_written(kOp, arguments.html);

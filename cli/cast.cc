@@ -109,7 +109,7 @@ int run_cast(const CastOptions& options, const Globals& globals) {
   const CastPlan plan = plan_cast(options, input.header());
   if (input.is_same_file(options.output)) {
     fail(ErrorCode::io, "cast", "'", options.input, "' and '", options.output,
-         "' are the same file, wanted two; write to another name and rename it");
+         "' are the same file; expected two; write to another name and rename it");
   }
   if (input.trailing_bytes() > 0) {
     say(fmt::format("octavo: [cast] note: '{}' has {} bytes after its array; they are ignored",

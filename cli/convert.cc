@@ -114,9 +114,9 @@ void add_common(CLI::App& app, Arguments& arguments) {
 std::vector<std::string> dequantized_dtype_names() { return {"bf16", "f16", "f32"}; }
 
 Command add_convert(CLI::App& program, Globals& globals) {
-  CLI::App* app =
-      add_subcommand(program, globals, "convert",
-                     "Convert a quantized checkpoint to another dialect, without loss", kConvertExamples);
+  CLI::App* app = add_subcommand(program, globals, "convert",
+                                 "Convert a quantized checkpoint to another dialect, without loss",
+                                 kConvertExamples);
   auto arguments = std::make_shared<Arguments>();
   add_common(*app, *arguments);
   app->add_option("--target", arguments->target, "Dialect to write: " + listed(dialect_names()))
@@ -148,7 +148,7 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
             const Element element = element_argument("[dequantize] --dtype:", arguments->dtype);
             if (element.is_code() || element.dtype == DType::f64)
               throw UsageError(text("[dequantize] --dtype: got '", cli::shown(arguments->dtype),
-                                    "', wanted one of ", listed(dequantized_dtype_names())));
+                                    "'; expected one of ", listed(dequantized_dtype_names())));
             return run("dequantize", *arguments, globals, [&](const ConvertOptions& options) {
               return dequantize_checkpoint(arguments->input, arguments->output, element.dtype,
                                            options);

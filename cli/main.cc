@@ -48,7 +48,7 @@ void check_command_name(int argc, char** argv, const std::vector<std::string>& n
   const char* const* first =
       std::find_if(argv + 1, argv + argc, [](const char* word) { return word[0] != '-'; });
   if (first == end || std::find(names.begin(), names.end(), *first) != names.end()) return;
-  throw UsageError(text("[octavo] got '", shown(*first), "', wanted one of ",
+  throw UsageError(text("[octavo] got '", shown(*first), "'; expected one of ",
                         fmt::format("{}", fmt::join(names, ", ")), ".",
                         did_you_mean(*first, names)));
 }

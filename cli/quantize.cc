@@ -88,7 +88,7 @@ void check_outputs(const QuantizeArguments& arguments) {
     const auto there = file_id(output_name("quantize", *output));
     if (there && there == file_id(arguments.input))
       fail(ErrorCode::io, "quantize", "'", arguments.input, "' and '", *output,
-           "' are the same file, wanted two; write to another name");
+           "' are the same file; expected two; write to another name");
     const bool is_plot = output == &arguments.plot;
     check_ending("quantize", is_plot ? "--plot" : "-o", *output, is_plot ? ".svg" : ".safetensors");
     const WholeFile could_be_written("quantize", *output);

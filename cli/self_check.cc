@@ -23,7 +23,7 @@ std::string check_encode(const Kernels& backend, const NamedFormat& named,
       encode(values, named.format, policy, {.threads = 1, .backend = &reference_backend()});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (got.bytes()[i] != wanted.bytes()[i]) {
-      return fmt::format("bfloat16 0x{:04x} to {} gives 0x{:02x}, wanted 0x{:02x}", inputs[i],
+      return fmt::format("bfloat16 0x{:04x} to {} gives 0x{:02x}; expected 0x{:02x}", inputs[i],
                          named.name, std::to_integer<int>(got.bytes()[i]),
                          std::to_integer<int>(wanted.bytes()[i]));
     }

@@ -126,8 +126,9 @@ Command add_verify(CLI::App& program, Globals& globals) {
                                  "Check that servers will load a quantized checkpoint", kExamples);
   auto arguments = std::make_shared<Arguments>();
   app->add_option("MODEL", arguments->input, "A folder or a .safetensors file")->type_name("");
-  app->add_option("--for", arguments->loaders,
-                  "Loaders to check for, separated by commas: " + listed(loader_names()) + " (default: all)")
+  app->add_option(
+         "--for", arguments->loaders,
+         "Loaders to check for, separated by commas: " + listed(loader_names()) + " (default: all)")
       ->type_name("NAMES")
       ->expected(1)
       ->allow_extra_args(false)

@@ -91,10 +91,14 @@ def main(out: Path) -> None:
         recipe, target = way
         folder, plain = out / f"{recipe}-{target}", out / f"plain-{recipe}"
         page = ["--report", out / "report.html"] if recipe == "nvfp4" else []
-        done = octavo("quantize", model, "-o", folder, "--recipe", recipe, "--target", target, *page)
+        done = octavo(
+            "quantize", model, "-o", folder, "--recipe", recipe, "--target", target, *page
+        )
         checked = octavo("verify", folder, may_fail=True)
         wrong = {f["loader"] for f in checked["findings"] if f["severity"] == "error"}
-        loaders = [name for name in ("vllm", "transformers", "sglang", "trtllm") if name not in wrong]
+        loaders = [
+            name for name in ("vllm", "transformers", "sglang", "trtllm") if name not in wrong
+        ]
         compared = octavo("compare", model, folder)
         worst = compared["worst"][0]
         sqnr = next(t for t in compared["tensors"] if t["name"] == worst)["metrics"]["sqnr"]

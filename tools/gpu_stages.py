@@ -168,7 +168,17 @@ def python(stage: Stage) -> None:
     shutil.copy(module, package)
     stage.run(
         "pytest",
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not big", *tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not slow and not big",
+            *tests,
+        ],
         {"PYTHONPATH": str(package.parent), "OCTAVO_TEST_CUDA": "1"},
     )
     stage.notes.append((LOGS / "python-pytest.log").read_text(errors="replace").splitlines()[-1])

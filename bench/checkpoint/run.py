@@ -162,7 +162,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tiny model, to see that it runs")
     parser.add_argument("--recipe", choices=RECIPES, action="append", help="only these")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--folder", type=pathlib.Path, help="where models are put (default: TMPDIR)")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, help="where models are put (default: TMPDIR)"
+    )
     parser.add_argument("--large", action="store_true", help="8 GB too, for the peak of memory")
     arguments = parser.parse_args()
     if not OCTAVO.exists():

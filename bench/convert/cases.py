@@ -58,8 +58,14 @@ def _modes() -> list[Case]:
     overflows = ("propagate", "saturate_finite", "ieee")
     cases = []
     for name in ("e4m3fn", "e5m2"):
-        cases += [Case("encode", "float32", name, "nearest_even", 0.7, (("rounding", r),)) for r in roundings]
-        cases += [Case("encode", "float32", name, "nearest_even", 0.7, (("overflow", o),)) for o in overflows]
+        cases += [
+            Case("encode", "float32", name, "nearest_even", 0.7, (("rounding", r),))
+            for r in roundings
+        ]
+        cases += [
+            Case("encode", "float32", name, "nearest_even", 0.7, (("overflow", o),))
+            for o in overflows
+        ]
     return cases
 
 

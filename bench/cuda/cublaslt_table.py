@@ -92,9 +92,7 @@ def table(results: list[dict], kinds: list[str]) -> list[str]:
     axes = tuple(ranges(sizes) for sizes in (ROWS, COLS, DEPTHS))
     lines = []
     for kind in kinds:
-        faster = {
-            cell: False for cell in itertools.product(*(range(len(axis)) for axis in axes))
-        }
+        faster = {cell: False for cell in itertools.product(*(range(len(axis)) for axis in axes))}
         for r in results:
             if r["kind"] == kind and "library" in r["us"]:
                 cell = (ROWS.index(r["m"]), COLS.index(r["n"]), DEPTHS.index(r["k"]))
@@ -230,7 +228,9 @@ def main() -> int:
     for kind, of in hosts.items():
         print(f"  {kind:<12}" + ", ".join(f"{name} {us:.1f}" for name, us in of.items()))
     rows = table(results, kinds)
-    print(f"\nrows of octavo/backend/cuda/gemm/cublaslt_table.h ({time.monotonic() - start:.0f} s):")
+    print(
+        f"\nrows of octavo/backend/cuda/gemm/cublaslt_table.h ({time.monotonic() - start:.0f} s):"
+    )
     print("\n".join(rows) or "    none: octavo's kernels everywhere")
     if not whole:
         print("out of time: shapes that were not timed are left to octavo's kernels")

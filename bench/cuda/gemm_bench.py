@@ -37,7 +37,12 @@ class BenchOperand(ctypes.Structure):
     _fields_ = [("codes", ctypes.c_void_p), ("scales", ctypes.c_void_p)] + [
         (name, ctypes.c_int64)
         for name in (
-            "rows", "tile_rows", "tile_cols", "scale_row_pitch", "scale_col_pitch", "is_mx",
+            "rows",
+            "tile_rows",
+            "tile_cols",
+            "scale_row_pitch",
+            "scale_col_pitch",
+            "is_mx",
         )  # fmt: skip
     ]
 
@@ -213,7 +218,9 @@ def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             for _ in range(repeats):
-                flush.fill_(1)  # a kernel, which no call has; zero_() would be a memset, as some have
+                flush.fill_(
+                    1
+                )  # a kernel, which no call has; zero_() would be a memset, as some have
                 call()
             torch.cuda.synchronize()
         each, mine, over = [], 0.0, 0.0
@@ -277,7 +284,9 @@ def main() -> int:
     torch.manual_seed(1)
     rows, good = [], True
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print(f"{'scales':<18}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'ratio':>7}{'error':>9}")
+    print(
+        f"{'scales':<18}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'ratio':>7}{'error':>9}"
+    )
     for large in (True, False):
         for kind, (ta, tb) in KINDS.items():
             ratios = []
@@ -327,7 +336,9 @@ def main() -> int:
                 if not large:
                     print(f"    reading B alone: {timed['reading B'] * 1e3:.1f}")
                 if args.shapes:
-                    print("   ", {n[6:]: round(t * 1e3, 1) for n, t in timed.items() if "shape" in n})
+                    print(
+                        "   ", {n[6:]: round(t * 1e3, 1) for n, t in timed.items() if "shape" in n}
+                    )
                 rows.append(
                     {"scales": kind, "m": m, "n": n, "k": k, "tflops": tflops, "error": error,
                      "us": {name: t * 1e3 for name, t in timed.items()}, "ratio": ratio}

@@ -48,7 +48,12 @@ def main() -> None:
     dy = torch.randn(args.rows, args.out, **where)
     plain = torch.nn.Linear(args.features, args.out, bias=False, **where)
     steps = {"torch bf16": step_of(plain, x, dy)}
-    for name in ("MXFP8BlockScaling", "Float8CurrentScaling", "Float8BlockScaling", "DelayedScaling"):
+    for name in (
+        "MXFP8BlockScaling",
+        "Float8CurrentScaling",
+        "Float8BlockScaling",
+        "DelayedScaling",
+    ):
         layer = te.Linear(
             args.features, args.out, bias=False, params_dtype=torch.bfloat16, device="cuda"
         )

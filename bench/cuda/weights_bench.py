@@ -46,7 +46,9 @@ def main() -> int:
     torch.manual_seed(1)
     results, good = [], True
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print(f"{'weights':<12}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'GB/s':>7}{'ratio':>7}{'error':>9}")
+    print(
+        f"{'weights':<12}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'GB/s':>7}{'ratio':>7}{'error':>9}"
+    )
     for kind in WEIGHTS:
         for m, n, k in SHAPES:
             if args.only not in f"{kind} {m},{n},{k}":

@@ -9,7 +9,7 @@ int main(int count, char** words) {
   using namespace octavo;
   const int iterations = count > 1 ? std::atoi(words[1]) : 200;
   if (iterations < 1) {
-    std::fprintf(stderr, "bench_probe: got '%s', wanted a number of iterations\n", words[1]);
+    std::fprintf(stderr, "bench_probe: got '%s'; expected a number of iterations\n", words[1]);
     return 2;
   }
   const CpuFeatures& cpu = cpu_features();

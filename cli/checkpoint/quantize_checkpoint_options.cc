@@ -39,7 +39,7 @@ std::pair<std::string, std::string> recipe_for(const std::string& typed) {
   const std::size_t at = typed.rfind('=');
   if (at == std::string::npos || at == 0)
     refuse("--recipe-for: got '", cli::shown(typed),
-           "', wanted REGEX=PRESET, such as 'down_proj=mxfp8'");
+           "'; expected REGEX=PRESET, such as 'down_proj=mxfp8'");
   std::pair<std::string, std::string> out{typed.substr(0, at), typed.substr(at + 1)};
   check_recipe("--recipe-for", out.second, true);
   return out;
@@ -74,9 +74,8 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
         ->take_all()
         ->group("Checkpoints");
   };
-  app.add_option(
-         "--target", arguments.target,
-         "Dialect to write: " + listed(dialect_names()) + " (default compressed-tensors)")
+  app.add_option("--target", arguments.target,
+                 "Dialect to write: " + listed(dialect_names()) + " (default compressed-tensors)")
       ->type_name("NAME")
       ->group("Checkpoints");
   list("--include", arguments.include, "Quantize what this finds in its name, and nothing else",

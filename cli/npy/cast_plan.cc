@@ -85,7 +85,8 @@ void check_sizes(const std::vector<std::int64_t>& shape) {
   constexpr std::int64_t kMax = std::int64_t{1} << 56;
   const std::int64_t largest = shape.empty() ? 1 : *std::max_element(shape.begin(), shape.end());
   if (largest > kMax || element_count({.shape = shape}) > kMax) {
-    fail(ErrorCode::io, "cast", "got shape ", shape_text(shape), ", wanted at most 2^56 elements");
+    fail(ErrorCode::io, "cast", "got shape ", shape_text(shape),
+         "; expected at most 2^56 elements");
   }
 }
 

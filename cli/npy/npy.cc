@@ -43,7 +43,7 @@ class Literals {
   }
   void expect(std::string_view word) {
     if (!take(word))
-      fail_npy("has a broken header: wanted '", word, "' at '", shown(rest_.substr(0, 20)), "'");
+      fail_npy("has a broken header: expected '", word, "' at '", shown(rest_.substr(0, 20)), "'");
   }
   [[nodiscard]] bool at(char c) {
     skip_space();
@@ -58,7 +58,7 @@ class Literals {
     skip_space();
     const char quote = rest_.empty() ? '\0' : rest_[0];
     if (quote != '\'' && quote != '"')
-      fail_npy("has a broken header: wanted a string at '", shown(rest_.substr(0, 20)), "'");
+      fail_npy("has a broken header: expected a string at '", shown(rest_.substr(0, 20)), "'");
     const std::size_t end = rest_.find(quote, 1);
     if (end == std::string_view::npos) fail_npy("has a broken header: a string does not end");
     std::string text(rest_.substr(1, end - 1));
@@ -85,7 +85,7 @@ class Literals {
       }
     }
     if (digits == 0)
-      fail_npy("has a broken header: wanted a size of zero or more at '",
+      fail_npy("has a broken header: expected a size of zero or more at '",
                shown(rest_.substr(0, 20)), "'");
     rest_.remove_prefix(digits);
     take("L");  // Python 2 wrote long integers so
@@ -109,7 +109,7 @@ class Literals {
 
 void parse_descr(const std::string& descr, NpyHeader& header) {
   constexpr std::string_view kWanted =
-      "wanted float16, float32, float64, or uint8 / uint16 / raw bytes that hold codes; make "
+      "expected float16, float32, float64, or uint8 / uint16 / raw bytes that hold codes; make "
       "values of it with .astype('float32')";
   const char order = descr.empty() ? '\0' : descr[0];
   const bool has_order = order == '<' || order == '>' || order == '|' || order == '=';
@@ -140,7 +140,7 @@ void parse_descr(const std::string& descr, NpyHeader& header) {
   if (!known) fail_npy("holds elements of type '", shown(descr), "', ", kWanted);
   if (order == '>' && bytes > 1) {
     fail_npy("is big-endian ('", shown(descr),
-             "'), wanted little-endian; save it with .astype(a.dtype.newbyteorder('<'))");
+             "'); expected little-endian; save it with .astype(a.dtype.newbyteorder('<'))");
   }
 }
 
@@ -165,14 +165,14 @@ std::size_t npy_data_offset(std::span<const std::byte> start) {
   if (start.size() < kMagic.size() + 2) fail_npy("ends within its header");
   const std::uint8_t major = byte_at(start, 6), minor = byte_at(start, 7);
   if (major < 1 || major > 3 || minor != 0) {
-    fail_npy("has .npy version ", int{major}, ".", int{minor}, ", wanted 1.0, 2.0 or 3.0");
+    fail_npy("has .npy version ", int{major}, ".", int{minor}, "; expected 1.0, 2.0 or 3.0");
   }
   const std::size_t preamble = preamble_size(major);
   if (start.size() < preamble) fail_npy("ends within its header");
   std::size_t length = 0;
   for (std::size_t i = preamble; i-- > kMagic.size() + 2;) length = length << 8 | byte_at(start, i);
   if (length > kMaxNpyHeader)
-    fail_npy("says its header has ", length, " bytes, wanted at most ", kMaxNpyHeader);
+    fail_npy("says its header has ", length, " bytes; expected at most ", kMaxNpyHeader);
   return preamble + length;
 }
 
@@ -193,7 +193,8 @@ NpyHeader parse_npy_header(std::span<const std::byte> before_data) {
     if (key == "descr" && !descr) {
       if (literals.at('['))
         fail_npy(
-            "holds records (a structured dtype), wanted an array of numbers; save one field of it");
+            "holds records (a structured dtype); expected an array of numbers; save one field of "
+            "it");
       descr = literals.take_string();
     } else if (key == "fortran_order" && !has_order) {
       header.fortran_order = literals.take_bool();
@@ -203,12 +204,12 @@ NpyHeader parse_npy_header(std::span<const std::byte> before_data) {
       has_shape = true;
     } else {
       fail_npy("has a broken header: key '", shown(key),
-               "', wanted descr, fortran_order and shape, once each");
+               "'; expected descr, fortran_order and shape, once each");
     }
     if (!literals.at('}')) literals.expect(",");
   }
   if (!literals.done() || !descr || !has_order || !has_shape) {
-    fail_npy("has a broken header: wanted descr, fortran_order and shape, and nothing else");
+    fail_npy("has a broken header: expected descr, fortran_order and shape, and nothing else");
   }
   parse_descr(*descr, header);
   check_size(header);

@@ -47,7 +47,8 @@ Shape fortran_strides(const Shape& shape, std::int64_t stride) {
 void refuse_bytes(const char* op, const std::string& path, const NpyHeader& header) {
   const bool may_be_bfloat16 = header.item_bytes == 2;
   throw UsageError(text(
-      '[', op, "] '", path, "' holds ", descr_of(header), ", wanted float16, float32 or float64; ",
+      '[', op, "] '", path, "' holds ", descr_of(header),
+      "; expected float16, float32 or float64; ",
       may_be_bfloat16 ? "say --from bfloat16 if it is that, " : "",
       "make values of integers with .astype('float32'), of codes with octavo cast --from FORMAT "
       "--to float32"));
@@ -61,10 +62,10 @@ QuantizeInput read_npy(const char* op, const std::string& path,
   const Element element = npy_element(op, path, header, from);
   if (element.is_code())
     throw UsageError(text('[', op, "] '", path, "' holds codes of ", element.name(),
-                          ", wanted values; decode them first with octavo cast --to float32"));
+                          "; expected values; decode them first with octavo cast --to float32"));
   if (header.shape.size() > kMaxRank)
     throw UsageError(text('[', op, "] '", path, "' has ", header.shape.size(),
-                          " dimensions, wanted at most ", kMaxRank, "; reshape it"));
+                          " dimensions; expected at most ", kMaxRank, "; reshape it"));
   check_memory(op, path, file, more_bytes_each);
   if (file.trailing_bytes() > 0)
     say(text("octavo: [", op, "] note: '", path, "' has ", grouped(file.trailing_bytes()),

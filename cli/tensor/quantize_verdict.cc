@@ -184,7 +184,8 @@ std::string note_of(const QuantizeReport& report) {
   if (each == 0 || std::ceil(report.scaling.percentile / 100 * each) < each) return "";
   const double most = std::floor(1e4 * (each - 1) / each) / 100;
   return fmt::format(
-      "percentile {} of a tile of {} is the largest of its values, as with max; wanted at most {}, "
+      "percentile {} of a tile of {} is the largest of its values, as with max; expected at most "
+      "{}, "
       "or larger tiles",
       report.scaling.percentile, each, most);
 }

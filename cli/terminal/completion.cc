@@ -94,7 +94,7 @@ int run_completion(const CLI::App& program, const std::string& shell) {
   } else if (shell == "fish") {
     print(fish_completion(top, commands));
   } else {
-    throw UsageError(text("[completion] got '", shown(shell), "', wanted bash, zsh or fish.",
+    throw UsageError(text("[completion] got '", shown(shell), "'; expected bash, zsh or fish.",
                           did_you_mean(shell, completion_shells())));
   }
   return kGood;

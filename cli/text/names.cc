@@ -53,7 +53,7 @@ std::string seed_problem(const std::string& typed) {
   const char* const end = typed.data() + typed.size();
   const auto [stop, error] = std::from_chars(typed.data(), end, seed);
   if (error == std::errc{} && stop == end) return "";
-  return text("got '", shown(typed), "', wanted a number from 0 to 2^64 - 1");
+  return text("got '", shown(typed), "'; expected a number from 0 to 2^64 - 1");
 }
 
 std::string listed(const std::vector<std::string>& names) {

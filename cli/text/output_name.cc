@@ -21,7 +21,7 @@ void check_ending(std::string_view op, std::string_view option, const std::strin
   if (path.ends_with(ending)) return;
   const std::string fixed = std::filesystem::path(path).replace_extension(ending).string();
   throw UsageError(text('[', op, "] ", option, ": got '", shown(path),
-                        "', wanted a name that ends ", "in ", ending, ", such as '", shown(fixed),
+                        "'; expected a name that ends ", "in ", ending, ", such as '", shown(fixed),
                         "'"));
 }
 

@@ -12,7 +12,7 @@ namespace octavo::cli {
 std::uint64_t size_argument(std::string_view where, const std::string& typed) {
   const auto refuse = [&]() -> std::uint64_t {
     throw UsageError(
-        text(where, " got '", cli::shown(typed), "', wanted a size such as 256M or 5GiB"));
+        text(where, " got '", cli::shown(typed), "'; expected a size such as 256M or 5GiB"));
   };
   double number = 0;
   const char* end = typed.data() + typed.size();
@@ -38,7 +38,7 @@ std::uint64_t memory_argument(std::string_view where, const std::string& typed) 
   constexpr std::uint64_t kLeast = 16ULL << 20;  // QuantizeCheckpointOptions::max_memory
   const std::uint64_t bytes = size_argument(where, typed);
   if (bytes < kLeast)
-    throw UsageError(text(where, " got '", cli::shown(typed), "', wanted at least 16M"));
+    throw UsageError(text(where, " got '", cli::shown(typed), "'; expected at least 16M"));
   return bytes;
 }
 

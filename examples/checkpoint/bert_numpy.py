@@ -84,7 +84,9 @@ class Bert:
         x = self.norm("embeddings.LayerNorm", x)
         for i in range(self.layers):
             at = f"encoder.layer.{i}"
-            x = self.norm(f"{at}.attention.output.LayerNorm", x + self.attention(f"{at}.attention", x))
+            x = self.norm(
+                f"{at}.attention.output.LayerNorm", x + self.attention(f"{at}.attention", x)
+            )
             inner = gelu(self.linear(f"{at}.intermediate.dense", x))
             x = self.norm(f"{at}.output.LayerNorm", x + self.linear(f"{at}.output.dense", inner))
         return x

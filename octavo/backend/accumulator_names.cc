@@ -25,7 +25,7 @@ Accumulator parse_accumulator(std::string_view name, std::string_view op) {
                                         Accumulator::hopper_fp8, Accumulator::native})
     if (name == name_of(accumulator)) return accumulator;
   fail(ErrorCode::invalid_argument, op, "got accumulator '", shown(name),
-       "', wanted native, float32, float16, float64 or hopper_fp8");
+       "'; expected native, float32, float16, float64 or hopper_fp8");
 }
 
 }  // namespace octavo

@@ -68,7 +68,7 @@ const Kernels& backend_named(std::string_view name) {
     }
     known += text(known.empty() ? "" : ", ", info.name);
   }
-  fail(ErrorCode::unsupported, "backend", "got '", shown(name), "', wanted one of ", known);
+  fail(ErrorCode::unsupported, "backend", "got '", shown(name), "'; expected one of ", known);
 }
 
 namespace {
@@ -125,8 +125,8 @@ const DeviceApi& device_api(Device device) {
 const Kernels& device_backend(Device device, const Kernels* wanted, std::string_view op) {
   const Kernels& kernels = *device_api(device).kernels;
   check(wanted == nullptr || wanted == &kernels, ErrorCode::invalid_argument, op, "got backend '",
-        wanted != nullptr ? wanted->name : "", "' for memory on ", to_string(device), ", wanted '",
-        kernels.name, "' or none");
+        wanted != nullptr ? wanted->name : "", "' for memory on ", to_string(device),
+        "; expected '", kernels.name, "' or none");
   return kernels;
 }
 
@@ -152,7 +152,7 @@ Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op
   // Below this number of elements a second thread does not pay, nor does asking how many there are.
   constexpr std::int64_t kWorthThreads = 128 * 1024;
   check(threads >= 0 && threads <= kMaxThreads, ErrorCode::invalid_argument, op,
-        "got threads = ", threads, ", wanted 0 (all) to ", kMaxThreads);
+        "got threads = ", threads, "; expected 0 (all) to ", kMaxThreads);
   const bool small = elements < kWorthThreads;
   return {.threads = small ? 1 : threads > 0 ? threads : available_threads(), .log = log};
 }

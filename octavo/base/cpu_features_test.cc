@@ -27,7 +27,7 @@ std::set<std::string> kernel_flags() {
   return {};
 }
 
-TEST(CpuFeatures, agree_with_the_kernels_list) {
+TEST(CpuFeatures, AgreeWithTheKernelsList) {
   const std::set<std::string> flags = kernel_flags();
   if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no flags for this architecture";
   const CpuFeatures& f = cpu_features();
@@ -46,7 +46,7 @@ TEST(CpuFeatures, agree_with_the_kernels_list) {
   EXPECT_EQ(f.amx, listed({"amx_tile", "amx_bf16"}));
 }
 
-TEST(CpuFeatures, belong_to_the_architecture) {
+TEST(CpuFeatures, BelongToTheArchitecture) {
   const CpuFeatures& f = cpu_features();
 #if defined(__aarch64__)
   EXPECT_TRUE(f.neon);  // part of the architecture's base
@@ -57,7 +57,7 @@ TEST(CpuFeatures, belong_to_the_architecture) {
 #endif
 }
 
-TEST(CpuFeatures, names_are_those_present) {
+TEST(CpuFeatures, NamesAreThosePresent) {
   const std::vector<std::string> names = cpu_feature_names();
   const auto named = [&](const char* name) {
     return std::count(names.begin(), names.end(), name) == 1;
@@ -74,7 +74,7 @@ TEST(CpuFeatures, names_are_those_present) {
   EXPECT_EQ(named("amx"), f.amx);
 }
 
-TEST(CpuFeatures, the_cpu_has_a_name_with_its_cores) {
+TEST(CpuFeatures, TheCpuHasANameWithItsCores) {
   const std::string name = cpu_name();
 #if defined(__aarch64__)
   EXPECT_EQ(name.rfind("aarch64", 0), 0u) << name;

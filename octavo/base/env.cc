@@ -28,7 +28,7 @@ std::optional<int> env_threads() {
   const auto [stop, error] = std::from_chars(value->data(), end, threads);
   check(error == std::errc{} && stop == end && threads >= 1 && threads <= kMaxThreads,
         ErrorCode::invalid_argument, "OCTAVO_THREADS", "got '", shown(*value),
-        "', wanted a number from 1 to ", kMaxThreads, "; unset it to use every core");
+        "'; expected a number from 1 to ", kMaxThreads, "; unset it to use every core");
   return threads;
 }
 
@@ -37,7 +37,7 @@ std::optional<bool> env_cuda_library_gemm() {
   if (!value) return std::nullopt;
   check(*value == "0" || *value == "1", ErrorCode::invalid_argument, "OCTAVO_CUDA_LIBRARY_GEMM",
         "got '", shown(*value),
-        "', wanted 0 (octavo's own kernels alone) or 1 (cuBLASLt wherever it can); unset it to "
+        "'; expected 0 (octavo's own kernels alone) or 1 (cuBLASLt wherever it can); unset it to "
         "leave the choice to the table of what was measured");
   return *value == "1";
 }

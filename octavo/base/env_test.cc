@@ -47,7 +47,7 @@ std::string message_for(const std::string& value) {
   return "no error";
 }
 
-TEST_F(Env, unset_and_empty_are_not_given) {
+TEST_F(Env, UnsetAndEmptyAreNotGiven) {
   unsetenv("OCTAVO_BACKEND");
   unsetenv("OCTAVO_THREADS");
   EXPECT_EQ(env_backend(), std::nullopt);
@@ -58,7 +58,7 @@ TEST_F(Env, unset_and_empty_are_not_given) {
   EXPECT_EQ(env_threads(), std::nullopt);
 }
 
-TEST_F(Env, values_are_read_anew) {
+TEST_F(Env, ValuesAreReadAnew) {
   setenv("OCTAVO_BACKEND", "portable", 1);
   EXPECT_EQ(env_backend(), "portable");
   setenv("OCTAVO_BACKEND", "reference", 1);
@@ -69,16 +69,16 @@ TEST_F(Env, values_are_read_anew) {
   }
 }
 
-TEST_F(Env, threads_refuses_what_is_not_a_count) {
+TEST_F(Env, ThreadsRefusesWhatIsNotACount) {
   for (const char* bad :
        {"0", "-1", "1025", "two", "2x", " 2", "2 ", "+2", "0x2", "1.5", "99999999999999999999"}) {
     EXPECT_EQ(message_for(bad),
               text("[OCTAVO_THREADS] got '", bad,
-                   "', wanted a number from 1 to 1024; unset it to use every core"));
+                   "'; expected a number from 1 to 1024; unset it to use every core"));
   }
 }
 
-TEST_F(Env, the_cuda_library_is_0_or_1) {
+TEST_F(Env, TheCudaLibraryIs0Or1) {
   constexpr const char* kName = "OCTAVO_CUDA_LIBRARY_GEMM";
   unsetenv(kName);
   EXPECT_EQ(env_cuda_library_gemm(), std::nullopt);
@@ -99,7 +99,7 @@ TEST_F(Env, the_cuda_library_is_0_or_1) {
   }
 }
 
-TEST_F(Env, a_message_is_bounded_and_printable) {
+TEST_F(Env, AMessageIsBoundedAndPrintable) {
   const std::string message = message_for("\x1b[31m" + std::string(10000, 'x'));
   EXPECT_EQ(message.find('\x1b'), std::string::npos);
   EXPECT_LT(message.size(), 200u);

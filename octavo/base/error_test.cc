@@ -9,18 +9,18 @@
 namespace octavo {
 namespace {
 
-TEST(Error, message_reads_op_then_text) {
+TEST(Error, MessageReadsOpThenText) {
   try {
-    fail(ErrorCode::wrong_type, "encode", "got ", 3, " of '", 'x', "', wanted ", 2.5, "; fix it");
+    fail(ErrorCode::wrong_type, "encode", "got ", 3, " of '", 'x', "'; expected ", 2.5, "; fix it");
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[encode] got 3 of 'x', wanted 2.5; fix it");
+    EXPECT_STREQ(error.what(), "[encode] got 3 of 'x'; expected 2.5; fix it");
     EXPECT_EQ(error.code(), ErrorCode::wrong_type);
     return;
   }
   FAIL() << "nothing was thrown";
 }
 
-TEST(Error, is_a_standard_exception) {
+TEST(Error, IsAStandardException) {
   EXPECT_THROW(fail(ErrorCode::io, "read", "no file"), std::runtime_error);
   const Error original(ErrorCode::unsupported, "[op] text");
   const Error copy = original;
@@ -28,7 +28,7 @@ TEST(Error, is_a_standard_exception) {
   EXPECT_STREQ(copy.what(), original.what());
 }
 
-TEST(Error, check_throws_only_when_broken) {
+TEST(Error, CheckThrowsOnlyWhenBroken) {
   EXPECT_NO_THROW(check(true, ErrorCode::internal, "op", "text"));
   EXPECT_THROW(check(false, ErrorCode::internal, "op", "text"), Error);
 }
@@ -42,7 +42,7 @@ struct Printed {
 };
 
 // Checks stand on every path: a message is put together only when it is needed.
-TEST(Error, a_check_that_holds_formats_nothing) {
+TEST(Error, ACheckThatHoldsFormatsNothing) {
   const Printed part;
   check(true, ErrorCode::internal, "op", part);
   EXPECT_EQ(part.times, 0);

@@ -27,7 +27,7 @@ inline void expect_refused(ErrorCode code, const std::string& words,
                            const std::function<void()>& call) {
   try {
     call();
-    ADD_FAILURE() << "no error; wanted one about '" << words << "'";
+    ADD_FAILURE() << "no error; expected one about '" << words << "'";
   } catch (const Error& error) {
     const std::string message = error.what();
     EXPECT_EQ(error.code(), code) << message;

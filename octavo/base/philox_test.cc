@@ -21,7 +21,7 @@ static_assert(philox4x32({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, 0xA40
               PhiloxBlock{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1});
 
 // ... and once more by the code that runs.
-TEST(Philox, known_answers) {
+TEST(Philox, KnownAnswers) {
   volatile std::uint32_t zero = 0;
   const PhiloxBlock pi =
       philox4x32({zero + 0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, 0xA4093822, 0x299F31D0);
@@ -30,12 +30,12 @@ TEST(Philox, known_answers) {
             (PhiloxBlock{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
 }
 
-TEST(Philox, seed_and_counter_fill_key_and_counter_low_word_first) {
+TEST(Philox, SeedAndCounterFillKeyAndCounterLowWordFirst) {
   EXPECT_EQ(philox4x32(0x299F31D0A4093822u, 0x85A308D3243F6A88u),
             philox4x32({0x243F6A88, 0x85A308D3, 0, 0}, 0xA4093822, 0x299F31D0));
 }
 
-TEST(Philox, blocks_of_neighbouring_counters_and_seeds_differ) {
+TEST(Philox, BlocksOfNeighbouringCountersAndSeedsDiffer) {
   std::set<PhiloxBlock> seen;
   for (std::uint64_t seed = 0; seed < 32; ++seed) {
     for (std::uint64_t counter = 0; counter < 1000; ++counter)
@@ -47,7 +47,7 @@ TEST(Philox, blocks_of_neighbouring_counters_and_seeds_differ) {
 // Flipping one bit of the counter flips each output bit with chance 1/2: over n = 64 * 200 blocks
 // of 128 bits the mean number of flips has deviation sqrt(128 / 4 / n) = 0.05, and six of those are
 // allowed.
-TEST(Philox, one_counter_bit_changes_half_the_output) {
+TEST(Philox, OneCounterBitChangesHalfTheOutput) {
   constexpr int kCounters = 200;
   double flips = 0;
   for (int bit = 0; bit < 64; ++bit) {

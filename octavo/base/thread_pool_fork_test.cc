@@ -67,12 +67,12 @@ class ThreadPoolFork : public testing::Test {
   }
 };
 
-TEST_F(ThreadPoolFork, child_has_threads_of_its_own) {
+TEST_F(ThreadPoolFork, ChildHasThreadsOfItsOwn) {
   EXPECT_EQ(exit_status_of_child([] { return two_at_once(); }), 0);
   EXPECT_TRUE(two_at_once());
 }
 
-TEST_F(ThreadPoolFork, grandchild_has_too) {
+TEST_F(ThreadPoolFork, GrandchildHasToo) {
   EXPECT_EQ(exit_status_of_child([] {
               return two_at_once() && exit_status_of_child([] { return two_at_once(); }) == 0 &&
                      two_at_once();
@@ -81,7 +81,7 @@ TEST_F(ThreadPoolFork, grandchild_has_too) {
 }
 
 // Whatever the pool's locks and counters were doing at that moment, the child starts afresh.
-TEST_F(ThreadPoolFork, at_any_moment_of_other_threads_calls) {
+TEST_F(ThreadPoolFork, AtAnyMomentOfOtherThreadsCalls) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 2; ++caller) {
@@ -96,7 +96,7 @@ TEST_F(ThreadPoolFork, at_any_moment_of_other_threads_calls) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST_F(ThreadPoolFork, from_inside_a_part) {
+TEST_F(ThreadPoolFork, FromInsideAPart) {
   Meeting meeting(2);
   parallel_for(2, 2, [&](int part) {
     EXPECT_TRUE(meeting.attend());
@@ -111,7 +111,7 @@ TEST_F(ThreadPoolFork, from_inside_a_part) {
 }
 
 // A new pool, because only the thread that starts a worker could pass its environment on.
-TEST_F(ThreadPoolFork, workers_do_not_inherit_a_rounding_direction) {
+TEST_F(ThreadPoolFork, WorkersDoNotInheritARoundingDirection) {
   EXPECT_EQ(exit_status_of_child([] {
               std::fesetround(FE_UPWARD);
               const pthread_t caller = pthread_self();
@@ -127,7 +127,7 @@ TEST_F(ThreadPoolFork, workers_do_not_inherit_a_rounding_direction) {
 }
 
 // exit() runs handlers and static destructors while workers exist; some of those may call us.
-TEST_F(ThreadPoolFork, exit_neither_waits_nor_breaks) {
+TEST_F(ThreadPoolFork, ExitNeitherWaitsNorBreaks) {
   EXPECT_EQ(exit_status_of_child([] {
               if (!two_at_once()) return false;
               std::atexit([] {
@@ -138,7 +138,7 @@ TEST_F(ThreadPoolFork, exit_neither_waits_nor_breaks) {
             0);
 }
 
-TEST_F(ThreadPoolFork, exit_from_a_worker_ends_the_process) {
+TEST_F(ThreadPoolFork, ExitFromAWorkerEndsTheProcess) {
   EXPECT_EQ(exit_status_of_child([] {
               const pthread_t caller = pthread_self();
               Meeting meeting(2);

@@ -50,7 +50,7 @@ class ScopedAffinity {
   cpu_set_t before_{};
 };
 
-TEST(ThreadPool, runs_every_part_once) {
+TEST(ThreadPool, RunsEveryPartOnce) {
   for (const int parts : {0, 1, 2, 3, 7, 64, 1000}) {
     for (const int threads : {-1, 0, 1, 2, 3, 8}) {
       std::vector<std::atomic<int>> runs(static_cast<std::size_t>(parts));
@@ -62,7 +62,7 @@ TEST(ThreadPool, runs_every_part_once) {
   parallel_for(-5, 0, [](int) { FAIL() << "negative counts have no parts"; });
 }
 
-TEST(ThreadPool, one_thread_runs_the_parts_in_order_on_the_caller) {
+TEST(ThreadPool, OneThreadRunsThePartsInOrderOnTheCaller) {
   std::vector<int> order;
   parallel_for(9, 1, [&](int part) { order.push_back(part); });
   std::vector<int> expected(9);
@@ -70,7 +70,7 @@ TEST(ThreadPool, one_thread_runs_the_parts_in_order_on_the_caller) {
   EXPECT_EQ(order, expected);
 }
 
-TEST(ThreadPool, keeps_to_the_number_of_threads_asked_for) {
+TEST(ThreadPool, KeepsToTheNumberOfThreadsAskedFor) {
   parallel_for(8, 8, [](int) {});  // so that there are more workers than the calls below may use
   for (const int threads : {2, 3}) {
     std::mutex mutex;
@@ -89,7 +89,7 @@ TEST(ThreadPool, keeps_to_the_number_of_threads_asked_for) {
 }
 
 // One part that takes as long as all the others together holds up one thread only.
-TEST(ThreadPool, hands_out_parts_as_threads_come_free) {
+TEST(ThreadPool, HandsOutPartsAsThreadsComeFree) {
   constexpr int kParts = 50;
   std::atomic<int> done{0};
   parallel_for(kParts, 2, [&](int part) {
@@ -101,7 +101,7 @@ TEST(ThreadPool, hands_out_parts_as_threads_come_free) {
   });
 }
 
-TEST(ThreadPool, calls_from_a_part_run_in_line) {
+TEST(ThreadPool, CallsFromAPartRunInLine) {
   for (const int threads : {1, 4}) {
     std::atomic<int> total{0};
     parallel_for(8, threads, [&](int) {
@@ -116,7 +116,7 @@ TEST(ThreadPool, calls_from_a_part_run_in_line) {
   EXPECT_TRUE(two_at_once());  // and afterwards the pool is used again
 }
 
-TEST(ThreadPool, serves_several_callers_at_once) {
+TEST(ThreadPool, ServesSeveralCallersAtOnce) {
   constexpr int kCallers = 6, kCalls = 300, kParts = 17;
   std::atomic<std::int64_t> total{0};
   std::vector<std::thread> callers;
@@ -133,7 +133,7 @@ TEST(ThreadPool, serves_several_callers_at_once) {
   EXPECT_EQ(total, std::int64_t{kCallers} * kCalls * (kParts * (kParts - 1) / 2));
 }
 
-TEST(ThreadPool, counts_the_cores_it_may_use) {
+TEST(ThreadPool, CountsTheCoresItMayUse) {
   ScopedAffinity affinity;
   const ScopedThreads not_given("");
   EXPECT_EQ(available_threads(), affinity.cores());
@@ -150,7 +150,7 @@ TEST(ThreadPool, counts_the_cores_it_may_use) {
 }
 
 // Workers started by a pinned thread must not stay on its core.
-TEST(ThreadPool, workers_follow_the_callers_cores) {
+TEST(ThreadPool, WorkersFollowTheCallersCores) {
   ScopedAffinity affinity;
   const auto cores_of_parts = [] {
     Meeting meeting(2);
@@ -169,7 +169,7 @@ TEST(ThreadPool, workers_follow_the_callers_cores) {
   EXPECT_EQ(cores_of_parts(), 2 * affinity.cores());
 }
 
-TEST(ThreadPool, workers_leave_signals_to_the_program) {
+TEST(ThreadPool, WorkersLeaveSignalsToTheProgram) {
   const pthread_t caller = pthread_self();
   Meeting meeting(2);
   parallel_for(2, 2, [&](int) {

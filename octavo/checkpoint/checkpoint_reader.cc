@@ -89,7 +89,7 @@ std::string read_small_file(const std::string& path, std::uint64_t most) {
     fail(ErrorCode::io, kOp, "'", shown(path, 200), "' is no plain file");
   if (static_cast<std::uint64_t>(status.st_size) > most)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(path, 200), "' has ", status.st_size,
-         " bytes, wanted at most ", most);
+         " bytes; expected at most ", most);
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   for (std::size_t done = 0; done < content.size();) {
     const ssize_t got = read(descriptor, content.data() + done, content.size() - done);
@@ -106,7 +106,7 @@ CheckpointReader::CheckpointReader(const std::string& path) : path_(path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno),
-         "; wanted a folder with a model, or a .safetensors file");
+         "; expected a folder with a model, or a .safetensors file");
   is_folder_ = S_ISDIR(status.st_mode);
   if (is_folder_) {
     open_folder();
@@ -127,7 +127,7 @@ void CheckpointReader::open_folder() {
   if (contains(indexes, kUsualIndex)) indexes = {std::string(kUsualIndex)};
   if (indexes.size() > 1)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has several indexes (",
-         list_of(indexes), "), wanted one; give a folder with one model, or a file");
+         list_of(indexes), "); expected one; give a folder with one model, or a file");
   std::optional<ShardIndex> index;
   std::vector<std::string> used;
   if (!indexes.empty()) {
@@ -152,7 +152,7 @@ void CheckpointReader::open_folder() {
   } else {
     fail(weights.empty() ? ErrorCode::io : ErrorCode::invalid_argument, kOp, "'", shown(path_, 200),
          weights.empty() ? "' has no .safetensors file" : "' has several: ", list_of(weights),
-         weights.empty() ? ", wanted a model" : ", and no index; give it one, or give a file");
+         weights.empty() ? "; expected a model" : ", and no index; give it one, or give a file");
   }
   for (const std::string& name : used) files_.emplace_back(path_ + "/" + name);
   take_tensors(index ? &*index : nullptr);
@@ -173,10 +173,10 @@ void CheckpointReader::open_folder() {
     try {
       const std::string content = read_small_file(file, kMaxConfigBytes);
       check(content.find_first_not_of(" \t\r\n") != std::string::npos, ErrorCode::invalid_argument,
-            kOp, name, " is empty, wanted {...} with what the model is; get the file anew");
+            kOp, name, " is empty; expected {...} with what the model is; get the file anew");
       Json read = parse_json(content, name);
       check(read.is_object(), ErrorCode::invalid_argument, kOp, name,
-            " holds no JSON object, wanted {...} with what the model is; get the file anew");
+            " holds no JSON object; expected {...} with what the model is; get the file anew");
       return read;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
@@ -247,7 +247,7 @@ void CheckpointReader::take_tensors(const ShardIndex* index) {
     if (tensors_[i].name() == tensors_[i - 1].name())
       fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(tensors_[i].name(), 120),
            "' is in '", shown(files_[tensors_[i - 1].file].path(), 200), "' and in '",
-           shown(files_[tensors_[i].file].path(), 200), "', wanted it once");
+           shown(files_[tensors_[i].file].path(), 200), "'; expected it once");
   if (index == nullptr) return;
   for (const auto& [name, file] : index->tensors) {
     const StoredTensor* const found = find(name);

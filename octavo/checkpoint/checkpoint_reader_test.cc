@@ -158,7 +158,7 @@ TEST_F(CheckpointReaderTest, ATensorInTwoShardsIsAnError) {
   write_tensors(path("model/two.safetensors"),
                 {random_tensor("b", {4}, 3), random_tensor("a.x", {1}, 3)});
   index(kRight);
-  EXPECT_TRUE(has(refusal(), "wanted it once"));
+  EXPECT_TRUE(has(refusal(), "expected it once"));
 }
 
 TEST_F(CheckpointReaderTest, OddThingsAreNotes) {
@@ -188,7 +188,7 @@ TEST_F(CheckpointReaderTest, TwoModelsInAFolderAreAnError) {
 TEST_F(CheckpointReaderTest, AConfigIsBoundedAndChecked) {
   index(kRight);
   save("model/config.json", std::string((8U << 20) + 1, ' '));
-  EXPECT_TRUE(has(refusal(), "wanted at most"));
+  EXPECT_TRUE(has(refusal(), "expected at most"));
   save("model/config.json", "{");
   EXPECT_FALSE(refusal().empty());
 }

@@ -64,7 +64,7 @@ Shape parse_shape(std::string_view value) {
     check(
         error == std::errc{} && stop == value.begin() + end && size >= 0 && sizes.size() < kMaxRank,
         ErrorCode::invalid_argument, kOp, "got the shape '", shown(value),
-        "', wanted sizes like 1024x4096");
+        "'; expected sizes like 1024x4096");
     sizes.push_back(size);
     if (end == value.size()) return Shape(std::span<const std::int64_t>(sizes));
     value.remove_prefix(end + 1);
@@ -125,7 +125,7 @@ void check_version(const FileReader& file) {
   check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
         "' has no '", kVersionKey, "' in its metadata: it was not written by octavo");
   check(found->second == kVersion, ErrorCode::unsupported, kOp, "'", shown(file.path()),
-        "' is of version '", shown(found->second), "', wanted ", kVersion,
+        "' is of version '", shown(found->second), "'; expected ", kVersion,
         "; read it with a later octavo");
 }
 
@@ -171,7 +171,7 @@ Description parse_description(std::string_view line) {
   const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
   check(first != std::string_view::npos && second != std::string_view::npos,
         ErrorCode::invalid_argument, kOp, "its metadata read '", shown(line),
-        "', wanted a shape, a type and a scaling");
+        "'; expected a shape, a type and a scaling");
   return {.shape = parse_shape(line.substr(0, first)),
           .source = parse_dtype(line.substr(first + 1, second - first - 1)),
           .scaling = parse_scaling(line.substr(second + 1))};

@@ -60,10 +60,11 @@ ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
   const Json& map = document["weight_map"];
   if (!map.is_object())
     fail(ErrorCode::invalid_argument, kOp, "'", shown(file),
-         "' has no object weight_map, wanted one that names the file of every tensor");
+         "' has no object weight_map; expected one that names the file of every tensor");
   if (map.members().empty())
     fail(ErrorCode::invalid_argument, kOp, "'", shown(file),
-         "' has an empty weight_map, wanted one that names the file of every tensor; get the index "
+         "' has an empty weight_map; expected one that names the file of every tensor; get the "
+         "index "
          "of the model, or remove it where there is one file");
   ShardIndex index;
   for (const auto& [tensor, value] : map.members()) {
@@ -73,7 +74,7 @@ ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
     const std::string_view name = value.string_or("");
     if (!is_plain_file_name(name))
       fail(ErrorCode::invalid_argument, kOp, "'", shown(file), "' puts tensor '", shown(tensor),
-           "' into '", shown(name), "', wanted the plain name of a file in the same folder");
+           "' into '", shown(name), "'; expected the plain name of a file in the same folder");
     index.files.emplace_back(name);
   }
   std::sort(index.files.begin(), index.files.end());

@@ -37,7 +37,7 @@ void check_overlap(const View& from, const View& to, std::string_view op) {
 void check_policy(const EncodePolicy& policy) {
   check(policy.stochastic_bits >= 1 && policy.stochastic_bits <= kMaxStochasticBits,
         ErrorCode::invalid_argument, "encode", "got stochastic_bits = ", policy.stochastic_bits,
-        ", wanted 1 to ", kMaxStochasticBits);
+        "; expected 1 to ", kMaxStochasticBits);
 }
 
 Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
@@ -49,9 +49,10 @@ Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
 // The format has no NaN, and the policy gives no code for it.
 void refuse_nan(const Exec& exec, const View& values, const View& codes,
                 const ConvertOptions& options, std::string_view op) {
-  check_may_wait(exec, op,
-                 "the input cannot be checked for NaN, which a format without NaN needs; say what NaN becomes "
-                 "(nan: zero or max)");
+  check_may_wait(
+      exec, op,
+      "the input cannot be checked for NaN, which a format without NaN needs; say what NaN becomes "
+      "(nan: zero or max)");
   const auto count_entry = offered(exec, options.backend, &Kernels::count_nan, "count_nan");
   std::int64_t nan = 0;
   for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
@@ -70,7 +71,7 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
             const ConvertOptions& options) {
   constexpr std::string_view kOp = "encode";
   check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the output holds ",
-        dtype_name(codes.dtype), ", wanted codes of a format; use decode for values");
+        dtype_name(codes.dtype), "; expected codes of a format; use decode for values");
   check_view(values, kOp, "the input");
   check_view(codes, kOp, "the output");
   check_same_shape(values, codes, kOp);
@@ -93,9 +94,9 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
 void decode(const View& codes, const View& values, const ConvertOptions& options) {
   constexpr std::string_view kOp = "decode";
   check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the input holds ",
-        dtype_name(codes.dtype), ", wanted codes of a format");
+        dtype_name(codes.dtype), "; expected codes of a format");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the output holds codes, wanted float64, float32, float16 or bfloat16; use encode for "
+        "the output holds codes; expected float64, float32, float16 or bfloat16; use encode for "
         "codes to codes");
   check_view(codes, kOp, "the input");
   check_view(values, kOp, "the output");

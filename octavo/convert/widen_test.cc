@@ -10,7 +10,7 @@
 namespace octavo {
 namespace {
 
-TEST(Widen, every_code_of_every_type) {
+TEST(Widen, EveryCodeOfEveryType) {
   const auto all = [](const Tensor& numbers, const Format& format, auto span) {
     for (std::size_t i = 0; i < span.size(); ++i)
       span[i] = static_cast<std::remove_reference_t<decltype(span[0])>>(i);
@@ -30,7 +30,7 @@ TEST(Widen, every_code_of_every_type) {
   all(e8m0, e8m0fnu, e8m0.span<std::uint8_t>());
 }
 
-TEST(Widen, doubles_round_once_and_floats_are_themselves) {
+TEST(Widen, DoublesRoundOnceAndFloatsAreThemselves) {
   const Tensor doubles = Tensor::values({2}, DType::f64);
   doubles.span<double>()[0] = 1 + 0x1p-24 + 0x1p-50;  // above the midpoint
   doubles.span<double>()[1] = 1 + 0x1p-24;            // on it: to even

@@ -65,7 +65,7 @@ Tensor codes_on(Device device, const Shape& shape, const Format& format, bool pa
 Tensor to_device(const View& from, Device device, void* stream) {
   constexpr std::string_view kOp = "to_device";
   check(device.kind != DeviceKind::cpu, ErrorCode::invalid_argument, kOp,
-        "got the CPU, wanted a device; use to_host");
+        "got the CPU; expected a device; use to_host");
   return copied(from, device, {.device = device, .stream = stream}, kOp);
 }
 

@@ -17,7 +17,7 @@ std::size_t alignment_of(const View& view) {
 void check_pointer(const DeviceApi& api, const Exec& exec, const void* memory,
                    std::size_t alignment, std::string_view op, std::string_view what) {
   check(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0, ErrorCode::invalid_argument, op,
-        what, " is at ", memory, ", wanted an address that is a multiple of its elements' ",
+        what, " is at ", memory, "; expected an address that is a multiple of its elements' ",
         alignment, " bytes; copy it into memory of its own");
   const std::string problem = api.pointer_problem(exec, memory);
   check(problem.empty(), ErrorCode::invalid_argument, op, what, ", declared to be on ",
@@ -28,7 +28,7 @@ void check_strides(const View& view, std::string_view op, std::string_view what)
   const auto bytes = static_cast<std::int64_t>(alignment_of(view));
   for (int i = 0; i < view.shape.rank(); ++i)
     check(view.shape[i] <= 1 || view.strides[i] % bytes == 0, ErrorCode::invalid_argument, op, what,
-          " has a stride of ", view.strides[i], " bytes, wanted a multiple of its elements' ",
+          " has a stride of ", view.strides[i], " bytes; expected a multiple of its elements' ",
           bytes, " on ", to_string(view.device));
 }
 

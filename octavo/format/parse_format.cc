@@ -8,7 +8,7 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kGrammar =
-    "wanted e<E>m<M>[b<bias>][fn|fnuz|fnu], such as e4m3fn, e5m2, e3m4 or e4m3b11fnuz, or mxint8";
+    "expected e<E>m<M>[b<bias>][fn|fnuz|fnu], such as e4m3fn, e5m2, e3m4 or e4m3b11fnuz, or mxint8";
 
 // A cursor over the name; every take_ function consumes what it matches and nothing else.
 class Reader {

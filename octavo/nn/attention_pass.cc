@@ -97,10 +97,10 @@ AttentionPassResult attention_forward(const AttentionPassCall& call) {
   const Shape shape = attention_shape(call.q, call.k, call.v);
   if (!has_recipe) return {.out = plain_output(call, shape)};
   check(call.quantizers != nullptr, ErrorCode::invalid_argument, kOp,
-        "a recipe asks for FP8, wanted quantizers for it in the call");
+        "a recipe asks for FP8; expected quantizers for it in the call");
   check(call.fp8_rung == AttentionRung::fast || call.fp8_rung == AttentionRung::strict,
         ErrorCode::invalid_argument, kOp, "got ", name_of(call.fp8_rung),
-        " for FP8 attention, wanted fast or strict");
+        " for FP8 attention; expected fast or strict");
   const auto lock = call.quantizers->lock();
   (void)call.quantizers->use(*scope.recipe);
   const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();

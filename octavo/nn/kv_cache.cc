@@ -59,7 +59,7 @@ KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_
   check(batches > 0 && kv_heads > 0 && head_size > 0 && value_size > 0 && options.capacity > 0,
         ErrorCode::invalid_argument, kOp, "got ", batches, " batches, ", kv_heads,
         " heads, head sizes ", head_size, " and ", value_size, " and a capacity of ",
-        options.capacity, "; wanted at least 1 of each");
+        options.capacity, "; expected at least 1 of each");
   check_tiles(options.k, "K");
   check_tiles(options.v, "V");
   k_ = zeros({batches, kv_heads, options.capacity, head_size}, options.k);
@@ -75,18 +75,18 @@ void KvCache::append(const View& k, const View& v, std::span<const std::int64_t>
     const Shape& shape = tokens.shape;
     if (shape.rank() != 4 || shape[0] != batches || shape[1] != heads || shape[3] != size ||
         shape[2] != k.shape[2])
-      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(shape), ", wanted [",
+      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(shape), "; expected [",
            batches, ", ", heads, ", tokens, ", size, "], with as many tokens in K as in V");
   };
   check_tokens(k, k_.shape[3], "K");
   check_tokens(v, v_.shape[3], "V");
   const std::int64_t tokens = k.shape[2];
   check(counts.empty() || static_cast<std::int64_t>(counts.size()) == batches,
-        ErrorCode::invalid_argument, kOp, "got ", counts.size(), " counts, wanted one for each of ",
-        batches, " batches");
+        ErrorCode::invalid_argument, kOp, "got ", counts.size(),
+        " counts; expected one for each of ", batches, " batches");
   for (const std::int64_t count : counts)
     check(count >= 0 && count <= tokens, ErrorCode::invalid_argument, kOp, "got a count of ", count,
-          ", wanted 0 to the ", tokens, " tokens there are");
+          "; expected 0 to the ", tokens, " tokens there are");
   const auto count_of = [&](std::size_t batch) { return counts.empty() ? tokens : counts[batch]; };
   std::int64_t longest = 0;
   for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
@@ -133,8 +133,9 @@ void KvCache::check_queries(const Operand& q) const {
   const std::int64_t batches = k_.shape[0], heads = k_.shape[1], size = k_.shape[3];
   // Checked here, because attention would name the capacity in its messages, not the lengths.
   if (shape.rank() != 4 || shape[0] != batches || shape[1] % heads != 0 || shape[3] != size)
-    fail(ErrorCode::invalid_argument, kOp, "Q has shape ", to_string(shape), ", wanted [", batches,
-         ", a multiple of ", heads, ", queries, ", size, "], as the keys of this cache have it");
+    fail(ErrorCode::invalid_argument, kOp, "Q has shape ", to_string(shape), "; expected [",
+         batches, ", a multiple of ", heads, ", queries, ", size,
+         "], as the keys of this cache have it");
   const std::int64_t queries = shape[2], longest = std::ranges::max(lengths_);
   if (queries > longest)
     fail(ErrorCode::invalid_argument, kOp, "got ", queries,
@@ -156,7 +157,7 @@ void KvCache::clear() { std::ranges::fill(lengths_, 0); }
 
 void KvCache::truncate(std::int64_t batch, std::int64_t length) {
   check(batch >= 0 && batch < k_.shape[0], ErrorCode::invalid_argument, kOp, "got batch ", batch,
-        ", wanted 0 to ", k_.shape[0] - 1);
+        "; expected 0 to ", k_.shape[0] - 1);
   std::int64_t& now = lengths_[static_cast<std::size_t>(batch)];
   check(length >= 0 && length <= now, ErrorCode::invalid_argument, kOp, "got a length of ", length,
         " for batch ", batch, ", which has ", now, " tokens");

@@ -136,14 +136,16 @@ TEST(KvCache, WhatDoesNotFitIsNamed) {
   KvCache cache(1, 2, 16, 16);
   const Tensor good = drawn({1, 2, 3, 16}, 1), narrow = drawn({1, 2, 3, 8}, 1),
                few = drawn({1, 2, 2, 16}, 1);
-  EXPECT_EQ(message_of([&] { cache.append(good.view(), narrow.view()); }),
-            "[KvCache] V has shape [1, 2, 3, 8], wanted [1, 2, tokens, 16], with as many tokens in "
-            "K as in V");
+  EXPECT_EQ(
+      message_of([&] { cache.append(good.view(), narrow.view()); }),
+      "[KvCache] V has shape [1, 2, 3, 8]; expected [1, 2, tokens, 16], with as many tokens in "
+      "K as in V");
   EXPECT_NE(message_of([&] { cache.append(good.view(), few.view()); }), "");
   // Not what memory there is for tokens.
-  EXPECT_EQ(message_of([&] { (void)cache.attend(narrow); }),
-            "[KvCache] Q has shape [1, 2, 3, 8], wanted [1, a multiple of 2, queries, 16], as the "
-            "keys of this cache have it");
+  EXPECT_EQ(
+      message_of([&] { (void)cache.attend(narrow); }),
+      "[KvCache] Q has shape [1, 2, 3, 8]; expected [1, a multiple of 2, queries, 16], as the "
+      "keys of this cache have it");
   const std::int64_t more[] = {4};
   EXPECT_NE(message_of([&] { cache.append(good.view(), good.view(), more); }).find("count of 4"),
             std::string::npos);

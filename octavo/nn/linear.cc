@@ -45,9 +45,9 @@ Tensor placed(const Tensor& host, const LinearOptions& options) {
 // Before the weight and before the bias: a compiler makes the arguments of a call in any order.
 void check_options(std::int64_t in, std::int64_t out, const LinearOptions& options) {
   check(in >= 1 && out >= 1, ErrorCode::invalid_argument, kModule, "got in_features = ", in,
-        " and out_features = ", out, ", wanted both at least 1");
+        " and out_features = ", out, "; expected both at least 1");
   check(is_value(options.params_dtype), ErrorCode::wrong_type, kModule,
-        "params_dtype is codes, wanted float64, float32, float16 or bfloat16; for codes make the "
+        "params_dtype is codes; expected float64, float32, float16 or bfloat16; for codes make the "
         "layer inside quantized_model_init");
 }
 
@@ -117,7 +117,7 @@ void Linear::set_quantized_weight(const View& values) {
         "the weight is not codes; write into weight()");
   if (values.shape != weight_.shape())
     fail(ErrorCode::invalid_argument, kModule, "got new values of shape ", to_string(values.shape),
-         ", wanted ", to_string(weight_.shape()));
+         "; expected ", to_string(weight_.shape()));
   QuantizedTensor codes = *requantized_weight(quantizers_, values, options_.run);
   codes.source = weight_.codes->source;
   weight_.codes = std::make_shared<const QuantizedTensor>(std::move(codes));

@@ -16,15 +16,15 @@ namespace {
 void check_values(const View& view, std::string_view op, std::string_view name) {
   check_view(view, op, name);
   check(is_value(view.dtype), ErrorCode::wrong_type, op, name,
-        " holds codes, wanted float64, float32, float16 or bfloat16 values");
+        " holds codes; expected float64, float32, float16 or bfloat16 values");
 }
 
 void check_quantizer(const View& values, const QuantizerSet& set, TensorRole role,
                      std::string_view op, std::string_view name) {
   const Hadamard rotated = set.of(role).scaling().hadamard;
   check(values.dtype != DType::f64 || (!rotated.rowwise && !rotated.columnwise),
-        ErrorCode::wrong_type, op, name, " is float64, wanted float32, float16 or bfloat16: under ",
-        set.recipe().name(),
+        ErrorCode::wrong_type, op, name,
+        " is float64; expected float32, float16 or bfloat16: under ", set.recipe().name(),
         " it goes through a Hadamard transform, which is done in float32; cast ", name,
         " to float32");
 }
@@ -56,7 +56,7 @@ Accumulator accumulator_of(const LinearRun& run, const Recipe& recipe) {
 View as_matrix(const View& view, std::string_view op, std::string_view name) {
   const std::optional<View> collapsed = with_rows_collapsed(view);
   check(collapsed.has_value(), ErrorCode::invalid_argument, op, name,
-        " has leading dimensions that are not one run of memory, wanted rows at equal distances; "
+        " has leading dimensions that are not one run of memory; expected rows at equal distances; "
         "copy it to dense memory");
   return *collapsed;
 }
@@ -69,17 +69,17 @@ View transposed_view(View matrix) {
 
 void check_parameters(const LinearWeight& weight, const Tensor& bias, std::string_view op) {
   check(weight.codes == nullptr || weight.made_with != nullptr, ErrorCode::invalid_argument, op,
-        "the weight is codes, wanted the recipe they were made for beside them");
+        "the weight is codes; expected the recipe they were made for beside them");
   if (weight.codes == nullptr) check_values(weight.values.view(), op, "the weight");
   const Shape& shape = weight.shape();
   if (shape.rank() != 2 || shape[0] < 1 || shape[1] < 1)
     fail(ErrorCode::invalid_argument, op, "the weight has shape ", to_string(shape),
-         ", wanted [out_features, in_features], both at least 1");
+         "; expected [out_features, in_features], both at least 1");
   if (bias.view().data == nullptr) return;
   check_values(bias.view(), op, "the bias");
   if (bias.shape() != Shape{shape[0]})
     fail(ErrorCode::invalid_argument, op, "the bias has shape ", to_string(bias.shape()),
-         ", wanted [", shape[0], "], as many as out_features");
+         "; expected [", shape[0], "], as many as out_features");
 }
 
 void check_forward(const LinearCall& call, std::string_view op) {
@@ -88,7 +88,7 @@ void check_forward(const LinearCall& call, std::string_view op) {
   const Shape& shape = call.x.shape();
   const std::int64_t in = call.weight.shape()[1];
   if (shape.rank() < 2 || shape[shape.rank() - 1] != in)
-    fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape), ", wanted [..., ", in,
+    fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape), "; expected [..., ", in,
          "] of at least two dimensions: the weight has ", in, " in_features");
   if (element_count(shape) == 0)
     fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape),
@@ -104,7 +104,7 @@ void check_forward(const LinearCall& call, std::string_view op) {
   (void)common_device(views, op);
   check((!call.autocast.enabled && !call.autocast.calibrating) ||
             (call.quantizers != nullptr && call.autocast.recipe != nullptr),
-        ErrorCode::invalid_argument, op, "a recipe holds, wanted quantizers for it in the call");
+        ErrorCode::invalid_argument, op, "a recipe holds; expected quantizers for it in the call");
 }
 
 void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
@@ -133,7 +133,7 @@ void check_backward(const Tensor& dy, const LinearSaved& saved) {
   check_values(dy.view(), kOp, "dy");
   if (dy.shape() != saved.y_shape)
     fail(ErrorCode::invalid_argument, kOp, "dy has shape ", to_string(dy.shape()),
-         ", wanted that of y, ", to_string(saved.y_shape));
+         "; expected that of y, ", to_string(saved.y_shape));
   if (saved.quantizers != nullptr && !saved.calibrating && (saved.needs.dx || saved.needs.dw))
     check_quantizer(dy.view(), *saved.quantizers, TensorRole::grad_output, kOp, "dy");
 }

@@ -120,7 +120,7 @@ TEST(LinearRecipe, ATypeThatARecipeDoesNotTakeIsRefusedBeforeAnythingChanges) {
       });
       EXPECT_EQ(code, ErrorCode::wrong_type);
       EXPECT_EQ(message,
-                "[Linear] x is float64, wanted float32, float16 or bfloat16: under "
+                "[Linear] x is float64; expected float32, float16 or bfloat16: under "
                 "NVFP4BlockScaling it goes through a Hadamard transform, which is done in "
                 "float32; cast x to float32");
     }

@@ -84,7 +84,7 @@ LinearSaved LinearSaved::with_parts(std::span<const Tensor> parts) const {
   const auto wanted = static_cast<std::size_t>(
       std::ranges::count_if(taken, [](const auto& layout) { return layout.has_value(); }));
   check(parts.size() == wanted, ErrorCode::invalid_argument, "Linear", "got ", parts.size(),
-        " parts of what forward kept, wanted ", wanted);
+        " parts of what forward kept; expected ", wanted);
   change(filled, [&](const auto& slots) {
     std::size_t next = 0;
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -96,7 +96,7 @@ LinearSaved LinearSaved::with_parts(std::span<const Tensor> parts) const {
                         got.device == layout.device;
       check(fits, ErrorCode::invalid_argument, "Linear", "got another ", kNames[slot],
             " than forward kept: shape ", to_string(got.shape), " on ", to_string(got.device),
-            ", wanted ", to_string(layout.shape), " on ", to_string(layout.device),
+            "; expected ", to_string(layout.shape), " on ", to_string(layout.device),
             " and the same type");
       *slots[slot] = part;
       filled.taken[slot].reset();

@@ -180,8 +180,8 @@ TEST(Linear, BadInputIsNamed) {
   };
   Linear layer(8, 4);
   const auto forward = [&](const Tensor& x) { return [&layer, x] { (void)layer.forward(x); }; };
-  expect(forward(noise({2, 7}, 0.1)), invalid_argument, "x has shape [2, 7], wanted [..., 8]");
-  expect(forward(noise({8}, 0.1)), invalid_argument, "x has shape [8], wanted [..., 8]");
+  expect(forward(noise({2, 7}, 0.1)), invalid_argument, "x has shape [2, 7]; expected [..., 8]");
+  expect(forward(noise({8}, 0.1)), invalid_argument, "x has shape [8]; expected [..., 8]");
   expect(forward(Tensor::values({0, 8}, DType::f32)), invalid_argument,
          "x has shape [0, 8], which has no rows");
   expect(forward(Tensor::codes({2, 8}, e4m3fn)), wrong_type, "x holds codes");
@@ -200,7 +200,7 @@ TEST(Linear, BadInputIsNamed) {
       [&] {
         (void)layer.backward(noise({2, 8}, 0.1));
       },
-      invalid_argument, "dy has shape [2, 8], wanted that of y, [2, 4]");
+      invalid_argument, "dy has shape [2, 8]; expected that of y, [2, 4]");
   expect(
       [&] {
         (void)layer.backward(Tensor::codes({2, 4}, e4m3fn));
@@ -219,7 +219,7 @@ TEST(Linear, BadInputIsNamed) {
       [] {
         (void)Linear(noise({4, 4}, 0.1), noise({3}, 0.1));
       },
-      invalid_argument, "the bias has shape [3], wanted [4]");
+      invalid_argument, "the bias has shape [3]; expected [4]");
   expect(
       [&] {
         layer.set_quantized_weight(noise({4, 8}, 0.1).view());

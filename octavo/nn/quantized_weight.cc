@@ -13,7 +13,7 @@ std::shared_ptr<const QuantizedTensor> requantized_weight(const ModuleQuantizers
   const auto lock = quantizers.lock();
   const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   check(set != nullptr, ErrorCode::unsupported, quantizers.module_type(),
-        "has no quantizers yet, wanted those its weight was made with");
+        "has no quantizers yet; expected those its weight was made with");
   return std::make_shared<const QuantizedTensor>(
       quantized(*set, {TensorRole::weight, true, true}, values, run));
 }

@@ -29,8 +29,9 @@ ActivationKind kind_of(GeluForm form) {
 Produced produced(const View& x, const Activation& activation) {
   const std::string_view op = name_of(activation);
   check_view(x, op, "the input");
-  check(is_value(x.dtype), ErrorCode::wrong_type, op,
-        "the input holds codes, wanted float64, float32, float16 or bfloat16; dequantize it first");
+  check(
+      is_value(x.dtype), ErrorCode::wrong_type, op,
+      "the input holds codes; expected float64, float32, float16 or bfloat16; dequantize it first");
   Shape shape = x.shape;
   if (activation.gated) {
     const int last = shape.rank() - 1;

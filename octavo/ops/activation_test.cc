@@ -92,7 +92,7 @@ TEST(ActivationTest, WhatDoesNotFitIsNamed) {
             "[swiglu] the input is a single number; a gated activation wants two halves along "
             "the last dimension");
   EXPECT_EQ(message(Tensor::codes({2}, e4m3fn).view(), false),
-            "[silu] the input holds codes, wanted float64, float32, float16 or bfloat16; "
+            "[silu] the input holds codes; expected float64, float32, float16 or bfloat16; "
             "dequantize it first");
 }
 

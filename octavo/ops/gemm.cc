@@ -25,7 +25,7 @@ Shape shape_of(const OperandStack& a, const OperandStack& b) {
   if (a_lead != b_lead && a_lead.rank() > 0 && b_lead.rank() > 0)
     fail(ErrorCode::invalid_argument, kOp, "A is a batch of ", to_string(a_lead),
          " and B is a batch of ", to_string(b_lead),
-         "; wanted the same leading dimensions, or one operand without any");
+         "; expected the same leading dimensions, or one operand without any");
   const Shape& lead = a_lead.rank() > 0 ? a_lead : b_lead;
   std::vector<std::int64_t> sizes(lead.sizes().begin(), lead.sizes().end());
   sizes.push_back(a.rows());

@@ -19,14 +19,14 @@ Shape shape_of(const OperandStack& a, const OperandStack& b, std::span<const std
   if (a.lead().rank() != 0 || b.lead().rank() != 1)
     fail(ErrorCode::invalid_argument, kOp, "A has shape ", to_string(a.elements().shape),
          " and B has shape ", to_string(b.elements().shape),
-         "; wanted [rows, K] and [groups, N, K]");
+         "; expected [rows, K] and [groups, N, K]");
   if (a.depth() != b.depth())
     fail(ErrorCode::invalid_argument, kOp, "K is ", a.depth(), " in A and ", b.depth(),
          " in B; both end with the same K");
   const std::int64_t groups = b.lead()[0];
   if (static_cast<std::int64_t>(rows.size()) != groups)
     fail(ErrorCode::invalid_argument, kOp, "got rows of ", rows.size(), " groups, and B has ",
-         groups, " matrices; wanted a number for each");
+         groups, " matrices; expected a number for each");
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] > a.rows() - sum)
@@ -36,7 +36,7 @@ Shape shape_of(const OperandStack& a, const OperandStack& b, std::span<const std
   }
   if (sum != a.rows())
     fail(ErrorCode::invalid_argument, kOp, "groups have ", sum, " rows, and A has ", a.rows(),
-         "; wanted every row of A in one group");
+         "; expected every row of A in one group");
   return {a.rows(), b.rows()};
 }
 

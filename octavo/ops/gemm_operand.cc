@@ -119,7 +119,7 @@ OperandStack::OperandStack(const Operand& operand, std::string_view op, std::str
   const int rank = operand.shape().rank();
   if (rank < 2)
     fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(operand.shape()),
-         ", wanted at least two dimensions: rows, and what is summed along");
+         "; expected at least two dimensions: rows, and what is summed along");
   if (const QuantizedTensor* tensor = operand.quantized()) {
     check_direction(*tensor, op, name);
     check_grid(*tensor, op, name);

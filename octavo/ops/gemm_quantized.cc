@@ -61,8 +61,8 @@ void check_result(const Operand& a, const Operand& b, const Shape& shape,
   const Scaling& scaling = out.scaling;
   check_scaling(scaling);
   if (out.shape != shape)
-    fail(ErrorCode::invalid_argument, kOp, "the result is for ", to_string(out.shape), ", wanted ",
-         to_string(shape));
+    fail(ErrorCode::invalid_argument, kOp, "the result is for ", to_string(out.shape),
+         "; expected ", to_string(shape));
   check(scaling.rowwise == out.rowwise.exists() && scaling.columnwise == out.columnwise.exists(),
         ErrorCode::invalid_argument, kOp, "the result's memory does not fit its scaling");
   std::vector<NamedView> inputs, parts;
@@ -114,7 +114,7 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
   // Checked for the whole result: a row block of a wrong residual would fit.
   if (options.residual.data != nullptr && options.residual.shape != shape)
     fail(ErrorCode::invalid_argument, kOp, "the residual has shape ",
-         to_string(options.residual.shape), ", wanted ", to_string(shape));
+         to_string(options.residual.shape), "; expected ", to_string(shape));
   const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, elements / shape[1]);
   const std::int64_t row_block = (wanted + together - 1) / together * together;
   const View most = values_of({std::min(row_block + kLeastRows, rows), shape[1]});

@@ -19,7 +19,7 @@ void check_types(const View& out, const GemmOptions& options, const Operand& a, 
             (wide && out.dtype == DType::f64),
         ErrorCode::wrong_type, op, "the output is ",
         is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
-        ", wanted float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
+        "; expected float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
         "see gemm_quantized)");
   if (options.accumulator != Accumulator::hopper_fp8) return;
   for (const Operand* operand : {&a, &b}) {
@@ -33,16 +33,16 @@ void check_types(const View& out, const GemmOptions& options, const Operand& a, 
   }
   check(options.promote_every >= 0 && options.promote_every % 32 == 0, ErrorCode::invalid_argument,
         op, "got promote_every = ", options.promote_every,
-        ", wanted a multiple of 32 (what one instruction sums), or 0 for never");
+        "; expected a multiple of 32 (what one instruction sums), or 0 for never");
 }
 
 void check_beside_out(const View& view, const Shape& wanted, std::string_view name,
                       std::string_view op) {
   check_view(view, op, name);
   check(is_value(view.dtype), ErrorCode::wrong_type, op, name,
-        " holds codes, wanted float64, float32, float16 or bfloat16");
+        " holds codes; expected float64, float32, float16 or bfloat16");
   if (view.shape != wanted)
-    fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(view.shape), ", wanted ",
+    fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(view.shape), "; expected ",
          to_string(wanted));
 }
 
@@ -63,7 +63,7 @@ Exec checked_exec(const GemmRun::Operands& operands, const Shape& shape, const N
   check_types(out, options, operands.a_operand, operands.b_operand, op);
   if (out.shape != shape)
     fail(ErrorCode::invalid_argument, op, "the output has shape ", to_string(out.shape),
-         ", wanted ", to_string(shape));
+         "; expected ", to_string(shape));
   std::vector<NamedView> views;
   operands.a.add_views(views);
   operands.b.add_views(views);

@@ -70,10 +70,10 @@ TEST(Gemm, OperandsThatDoNotFitAreNamed) {
             "is [M, K] x [N, K]^T, so both end with the same K (B looks like [K, N]: give its "
             "transpose)");
   EXPECT_EQ(of(ones({4, 2, 3}), ones({5, 2, 3})),
-            "[gemm] A is a batch of [4] and B is a batch of [5]; wanted the same leading "
+            "[gemm] A is a batch of [4] and B is a batch of [5]; expected the same leading "
             "dimensions, or one operand without any");
   EXPECT_EQ(of(ones({3}), ones({5, 3})),
-            "[gemm] A has shape [3], wanted at least two dimensions: rows, and what is summed "
+            "[gemm] A has shape [3]; expected at least two dimensions: rows, and what is summed "
             "along");
   const Tensor codes = Tensor::codes({5, 3}, e4m3fn);
   EXPECT_EQ(of(ones({2, 3}), codes),
@@ -165,12 +165,12 @@ TEST(Gemm, OutputsThatDoNotFitAreNamed) {
             "[gemm] the output shares memory with the residual, which is still read while parts of "
             "the output "
             "are written; give other memory");
-  EXPECT_EQ(into(ones({4, 5}).view()), "[gemm] the output has shape [4, 5], wanted [4, 4]");
+  EXPECT_EQ(into(ones({4, 5}).view()), "[gemm] the output has shape [4, 5]; expected [4, 4]");
   EXPECT_EQ(into(Tensor::codes({4, 4}, e4m3fn).view()),
-            "[gemm] the output is codes, wanted float32, float16 or bfloat16 (float64 with the "
+            "[gemm] the output is codes; expected float32, float16 or bfloat16 (float64 with the "
             "float64 accumulator; for codes see gemm_quantized)");
   EXPECT_EQ(into(Tensor::values({4, 4}, DType::f64).view()),
-            "[gemm] the output is float64, wanted float32, float16 or bfloat16 (float64 with the "
+            "[gemm] the output is float64; expected float32, float16 or bfloat16 (float64 with the "
             "float64 accumulator; for codes see gemm_quantized)");
   EXPECT_EQ(into(Tensor::values({4, 4}, DType::f64).view(), {.accumulator = Accumulator::f64}), "");
   View transposed_out = out.view();
@@ -178,11 +178,11 @@ TEST(Gemm, OutputsThatDoNotFitAreNamed) {
   EXPECT_NE(into(transposed_out).find("the output is not contiguous"), std::string::npos);
   EXPECT_NE(into(as_read_only(out.view())).find("read"), std::string::npos);
   EXPECT_EQ(into(out.view(), {.bias = ones({3}).view()}),
-            "[gemm] the bias has shape [3], wanted [4]");
+            "[gemm] the bias has shape [3]; expected [4]");
   EXPECT_EQ(into(out.view(), {.bias = Tensor::codes({4}, e4m3fn).view()}),
-            "[gemm] the bias holds codes, wanted float64, float32, float16 or bfloat16");
+            "[gemm] the bias holds codes; expected float64, float32, float16 or bfloat16");
   EXPECT_EQ(into(out.view(), {.residual = ones({4}).view()}),
-            "[gemm] the residual has shape [4], wanted [4, 4]");
+            "[gemm] the residual has shape [4]; expected [4, 4]");
   EXPECT_EQ(list_of(out), std::vector<float>(16, 1.0F)) << "written to before an error";
 }
 
@@ -196,7 +196,7 @@ TEST(Gemm, AccumulatorsThatDoNotFitAreNamed) {
   };
   EXPECT_EQ(
       with(q, 17),
-      "[gemm] got promote_every = 17, wanted a multiple of 32 (what one instruction sums), or "
+      "[gemm] got promote_every = 17; expected a multiple of 32 (what one instruction sums), or "
       "0 for never");
   EXPECT_NE(with(q, -32).find("got promote_every = -32"), std::string::npos);
   EXPECT_EQ(with(four, 128),
@@ -207,8 +207,9 @@ TEST(Gemm, AccumulatorsThatDoNotFitAreNamed) {
   for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64,
                                         Accumulator::hopper_fp8, Accumulator::native})
     EXPECT_EQ(parse_accumulator(name_of(accumulator)), accumulator);
-  EXPECT_EQ(message_of([] { (void)parse_accumulator("f32"); }),
-            "[gemm] got accumulator 'f32', wanted native, float32, float16, float64 or hopper_fp8");
+  EXPECT_EQ(
+      message_of([] { (void)parse_accumulator("f32"); }),
+      "[gemm] got accumulator 'f32'; expected native, float32, float16, float64 or hopper_fp8");
 }
 
 }  // namespace

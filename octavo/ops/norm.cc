@@ -15,12 +15,13 @@ namespace {
 
 void check_input(const View& x, double epsilon, std::string_view op) {
   check_view(x, op, "the input");
-  check(is_value(x.dtype), ErrorCode::wrong_type, op,
-        "the input holds codes, wanted float64, float32, float16 or bfloat16; dequantize it first");
+  check(
+      is_value(x.dtype), ErrorCode::wrong_type, op,
+      "the input holds codes; expected float64, float32, float16 or bfloat16; dequantize it first");
   check(x.shape.rank() > 0, ErrorCode::invalid_argument, op,
-        "the input is a single number, wanted at least one dimension to norm along");
+        "the input is a single number; expected at least one dimension to norm along");
   check(epsilon >= 0.0 && std::isfinite(epsilon), ErrorCode::invalid_argument, op,
-        "got epsilon = ", epsilon, ", wanted a finite number that is not negative");
+        "got epsilon = ", epsilon, "; expected a finite number that is not negative");
 }
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
@@ -38,10 +39,10 @@ Matrix along_row(const View& view, const View& x, std::string_view op, std::stri
   if (!is_given(view)) return {};
   check_view(view, op, what);
   check(is_value(view.dtype), ErrorCode::wrong_type, op, what,
-        " holds codes, wanted float64, float32, float16 or bfloat16");
+        " holds codes; expected float64, float32, float16 or bfloat16");
   const std::int64_t cols = x.shape[x.shape.rank() - 1];
   if (view.shape != Shape{cols})
-    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape), ", wanted ",
+    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape), "; expected ",
          to_string(Shape{cols}), ", as long as the last dimension of the input");
   return {.data = view.data,
           .dtype = view.dtype,
@@ -57,7 +58,7 @@ float* for_rows(const View& view, const View& x, std::string_view op, std::strin
   check_view(view, op, what);
   check_output(view, op);
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ",
-        is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+        is_value(view.dtype) ? dtype_name(view.dtype) : "codes", "; expected float32");
   check(reinterpret_cast<std::uintptr_t>(view.data) % alignof(float) == 0,
         ErrorCode::invalid_argument, op, what, " is not aligned to ", alignof(float), " bytes");
   check(x.shape[x.shape.rank() - 1] > 0, ErrorCode::invalid_argument, op, "rows of no elements (",
@@ -65,7 +66,7 @@ float* for_rows(const View& view, const View& x, std::string_view op, std::strin
   std::int64_t rows = 1;
   for (int i = 0; i < x.shape.rank() - 1; ++i) rows *= x.shape[i];
   if (element_count(view.shape) != rows)
-    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape), ", wanted ",
+    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape), "; expected ",
          rows, rows == 1 ? " element" : " elements", ", one for each row of the input");
   return static_cast<float*>(view.data);
 }

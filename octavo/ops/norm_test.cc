@@ -67,25 +67,27 @@ TEST_F(NormTest, WhatDoesNotFitIsNamed) {
     return message_of([&] { (void)layer_norm(x_.view(), norm); });
   };
   EXPECT_EQ(of_layer_norm({.weight = longer_.view()}),
-            "[layer_norm] the weight has shape [5], wanted [4], as long as the last dimension of "
+            "[layer_norm] the weight has shape [5]; expected [4], as long as the last dimension of "
             "the input");
-  EXPECT_EQ(of_layer_norm({.bias = x_.view()}),
-            "[layer_norm] the bias has shape [2, 3, 4], wanted [4], as long as the last dimension "
-            "of the input");
+  EXPECT_EQ(
+      of_layer_norm({.bias = x_.view()}),
+      "[layer_norm] the bias has shape [2, 3, 4]; expected [4], as long as the last dimension "
+      "of the input");
   EXPECT_EQ(of_layer_norm({.weight = codes_.view()}),
-            "[layer_norm] the weight holds codes, wanted float64, float32, float16 or bfloat16");
+            "[layer_norm] the weight holds codes; expected float64, float32, float16 or bfloat16");
   EXPECT_EQ(of_layer_norm({.epsilon = -1.0}),
-            "[layer_norm] got epsilon = -1, wanted a finite number that is not negative");
+            "[layer_norm] got epsilon = -1; expected a finite number that is not negative");
   EXPECT_NE(of_layer_norm({.epsilon = std::numeric_limits<double>::quiet_NaN()}), "");
   EXPECT_EQ(of_layer_norm({.mean = vector_.view()}),
-            "[layer_norm] mean has shape [4], wanted 6 elements, one for each row of the input");
+            "[layer_norm] mean has shape [4]; expected 6 elements, one for each row of the input");
   EXPECT_EQ(message_of([&] { (void)rms_norm(x_.view(), {.epsilon = -0.5}); }),
-            "[rms_norm] got epsilon = -0.5, wanted a finite number that is not negative");
+            "[rms_norm] got epsilon = -0.5; expected a finite number that is not negative");
   EXPECT_EQ(message_of([&] { (void)rms_norm(codes_.view()); }),
-            "[rms_norm] the input holds codes, wanted float64, float32, float16 or bfloat16; "
+            "[rms_norm] the input holds codes; expected float64, float32, float16 or bfloat16; "
             "dequantize it first");
-  EXPECT_EQ(message_of([&] { (void)rms_norm(Tensor::values({}, DType::f32).view()); }),
-            "[rms_norm] the input is a single number, wanted at least one dimension to norm along");
+  EXPECT_EQ(
+      message_of([&] { (void)rms_norm(Tensor::values({}, DType::f32).view()); }),
+      "[rms_norm] the input is a single number; expected at least one dimension to norm along");
   const Tensor empty = Tensor::values({3, 0}, DType::f32), three = Tensor::values({3}, DType::f32);
   EXPECT_EQ(message_of([&] { (void)rms_norm(empty.view(), {.inv_rms = three.view()}); }),
             "[rms_norm] rows of no elements ([3, 0]) have no inv_rms");
@@ -95,13 +97,13 @@ TEST_F(NormTest, OutputsThatDoNotFitAreNamed) {
   const Produced values = produced(x_.view(), LayerNorm{});
   EXPECT_EQ(
       message_of([&] { (void)produce(values, {.out = DType::f64}); }),
-      "[produce] the output is float64, wanted float32, float16 or bfloat16: what is produced "
+      "[produce] the output is float64; expected float32, float16 or bfloat16: what is produced "
       "is rounded to float32 first");
   EXPECT_EQ(message_of([&] { produce_into(values, x_.view()); }),
             "[produce] the output overlaps the input; rows are read more than once: give other "
             "memory");
   EXPECT_EQ(message_of([&] { produce_into(values, vector_.view()); }),
-            "[produce] the output has shape [4], wanted [2, 3, 4]");
+            "[produce] the output has shape [4]; expected [2, 3, 4]");
   QuantizedTensor other = make_quantized({4}, DType::f32, preset("mxfp8"));
   EXPECT_EQ(message_of([&] { quantize_into(values, other); }),
             "[quantize] what is produced has shape [2, 3, 4] and the result is for [4]");

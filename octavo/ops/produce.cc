@@ -19,7 +19,7 @@ constexpr std::string_view kOp = "produce";
 void check_type(DType dtype) {
   check(dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16, ErrorCode::wrong_type,
         kOp, "the output is ", is_value(dtype) ? dtype_name(dtype) : "codes",
-        ", wanted float32, float16 or bfloat16: what is produced is rounded to float32 first");
+        "; expected float32, float16 or bfloat16: what is produced is rounded to float32 first");
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void produce_into(const Produced& values, const View& out, const ProduceOptions&
   check_type(out.dtype);
   if (out.shape != values.shape) {
     fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(out.shape),
-         ", wanted ", to_string(values.shape));
+         "; expected ", to_string(values.shape));
   }
   const bool empty = element_count(values.x.shape) == 0;
   check(empty || !bytes_overlap(values.x, out), ErrorCode::invalid_argument, kOp,

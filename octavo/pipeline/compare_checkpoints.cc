@@ -200,7 +200,7 @@ double bits_per_weight(const std::vector<Pair>& pairs) {
 CheckpointReport compare_checkpoints(const std::string& a_path, const std::string& b_path,
                                      const CompareOptions& options) {
   check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, kOp,
-        "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
+        "got threads = ", options.threads, "; expected 0 (all) to ", kMaxThreads);
   const ComparedSide a(a_path), b(b_path);
   CheckpointReport report;
   std::vector<Pair> pairs = Pairing(a, b).run(report);

@@ -30,7 +30,7 @@ struct Quantized {
 };
 
 // Values against codes give the metrics of measure_error; sums agree within its bound.
-TEST(CompareCheckpoints, values_and_codes) {
+TEST(CompareCheckpoints, ValuesAndCodes) {
   const Quantized made(Dialect::comfyui, preset("nvfp4"));
   // The values that were quantized, as a checkpoint of their own.
   const std::vector<float> values = awkward_values(150, 96);
@@ -58,7 +58,7 @@ TEST(CompareCheckpoints, values_and_codes) {
 }
 
 // NaN on one side is in no metric, and ranks worst; a mask of Inf is equal on both sides.
-TEST(CompareCheckpoints, nan_on_either_side_is_the_worst) {
+TEST(CompareCheckpoints, NanOnEitherSideIsTheWorst) {
   const TemporaryFolder folder;
   const std::vector<float> rough{1, 2, 3, 4}, other{1, 2, 3, 3}, holed{1, NAN, 3, 4},
       mask{0, -INFINITY, NAN, 0};
@@ -86,7 +86,7 @@ TEST(CompareCheckpoints, nan_on_either_side_is_the_worst) {
   EXPECT_EQ(report.tensors[1].metrics.input.nan, 1);
 }
 
-TEST(CompareCheckpoints, a_conversion_changes_nothing_and_decoding_only_rounds) {
+TEST(CompareCheckpoints, AConversionChangesNothingAndDecodingOnlyRounds) {
   const Quantized made(Dialect::compressed_tensors, preset("mxfp4"));
   (void)convert_checkpoint(made.quantized.path(), made.results.path("same"), Dialect::octavo);
   (void)dequantize_checkpoint(made.quantized.path(), made.results.path("f32"), DType::f32);
@@ -102,7 +102,7 @@ TEST(CompareCheckpoints, a_conversion_changes_nothing_and_decoding_only_rounds) 
 }
 
 // Counted by hand: 1 -> 1, 2 -> 0 (flushed), 4 -> 5, -8 -> -8, NaN is not counted.
-TEST(CompareCheckpoints, numbers_against_numbers) {
+TEST(CompareCheckpoints, NumbersAgainstNumbers) {
   const TemporaryFolder folder;
   const auto save = [&](const std::string& name, std::vector<float> values) {
     safetensors::FileWriter writer(folder.path(name),
@@ -130,7 +130,7 @@ class CompareStacks : public PipelineTest {};
 
 // An expert stack against its matrices, in both orientations and on either side: the same metrics
 // as when quantizing, and nothing is omitted.
-TEST_F(CompareStacks, experts_in_one_tensor_and_in_many) {
+TEST_F(CompareStacks, ExpertsInOneTensorAndInMany) {
   for (const bool in_out : {true, false}) {
     SCOPED_TRACE(in_out);
     const std::string model = in_out ? "in_out" : "out_in", out = model + "-q";
@@ -168,7 +168,7 @@ TEST_F(CompareStacks, experts_in_one_tensor_and_in_many) {
   }
 }
 
-TEST_F(CompareStacks, what_is_not_compared_is_noted) {
+TEST_F(CompareStacks, WhatIsNotComparedIsNoted) {
   write_tensors(path("a.safetensors"), {random_tensor("x", {4, 4}, 1), random_tensor("y", {4}, 2),
                                         random_tensor("z", {4, 2}, 3)});
   write_tensors(path("b.safetensors"),
@@ -180,7 +180,7 @@ TEST_F(CompareStacks, what_is_not_compared_is_noted) {
 }
 
 // A hundred thousand tensors have a report that can be read.
-TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
+TEST_F(CompareStacks, OfManyTensorsTheWorstHaveHistograms) {
   std::vector<TestTensor> tensors;
   for (std::size_t i = 0; i < kMaxHistograms + 20; ++i)
     tensors.push_back(random_tensor(text("l.", i, ".o_proj.weight"), {1, 32}, 1));
@@ -200,7 +200,7 @@ TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
 
 // A limit applies to the whole model: a tensor that only one side has fails it. Static scales
 // belong to a dialect and are no part of the model.
-TEST_F(CompareStacks, what_is_not_compared_misses_every_limit) {
+TEST_F(CompareStacks, WhatIsNotComparedMissesEveryLimit) {
   const std::vector<Gate> gates{parse_gate("cosine<0.999")};
   const TestTensor x = random_tensor("x.weight", {4, 4}, 1), y = random_tensor("y.weight", {4}, 2),
                    turned = random_tensor("y.weight", {2, 2}, 2);
@@ -231,7 +231,7 @@ TEST_F(CompareStacks, what_is_not_compared_misses_every_limit) {
 }
 
 // Both are beyond f32, where they would be the same Inf.
-TEST_F(CompareStacks, numbers_beyond_f32_are_told_apart) {
+TEST_F(CompareStacks, NumbersBeyondF32AreToldApart) {
   const auto write = [&](const char* name, std::vector<double> values) {
     TestTensor one{{"t", safetensors::StoredType::f64, {values.size()}}, {}};
     one.bytes.resize(values.size() * sizeof(double));

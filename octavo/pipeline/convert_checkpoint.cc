@@ -93,7 +93,7 @@ ConvertResult convert_checkpoint(const std::string& source_path, const std::stri
 ConvertResult dequantize_checkpoint(const std::string& source_path, const std::string& out,
                                     DType dtype, const ConvertOptions& options) {
   check(dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32, ErrorCode::wrong_type,
-        "dequantize", "got ", dtype_name(dtype), ", wanted bfloat16, float16 or float32");
+        "dequantize", "got ", dtype_name(dtype), "; expected bfloat16, float16 or float32");
   const CheckpointReader source(source_path);
   ConvertResult result;
   QuantizePlan plan = plan_dequantize(source, dtype, result);

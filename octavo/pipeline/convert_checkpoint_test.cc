@@ -34,7 +34,7 @@ std::vector<TestWeight> weights_for(Dialect dialect, Dialect other, const Scalin
   return weights;
 }
 
-TEST(ConvertCheckpoint, there_and_back_gives_the_same_bytes) {
+TEST(ConvertCheckpoint, ThereAndBackGivesTheSameBytes) {
   int pairs = 0;
   for (const std::string& name : preset_names())
     for (const Dialect from : kDialects)
@@ -64,7 +64,7 @@ TEST(ConvertCheckpoint, there_and_back_gives_the_same_bytes) {
   EXPECT_GT(pairs, 20);
 }
 
-TEST(ConvertCheckpoint, what_a_target_cannot_hold_is_refused_before_anything_is_written) {
+TEST(ConvertCheckpoint, WhatATargetCannotHoldIsRefusedBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   write_checkpoint(
       folder, Dialect::compressed_tensors,
@@ -80,7 +80,7 @@ TEST(ConvertCheckpoint, what_a_target_cannot_hold_is_refused_before_anything_is_
   EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
 }
 
-TEST(ConvertCheckpoint, dequantizing_is_dequantize) {
+TEST(ConvertCheckpoint, DequantizingIsDequantize) {
   for (const Dialect dialect : kDialects)
     for (const std::string_view name : {"nvfp4", "mxfp8", "fp8"})
       for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -109,7 +109,7 @@ TEST(ConvertCheckpoint, dequantizing_is_dequantize) {
       }
 }
 
-TEST(ConvertCheckpoint, a_stopped_conversion_goes_on) {
+TEST(ConvertCheckpoint, AStoppedConversionGoesOn) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    weights_for(Dialect::compressed_tensors, Dialect::modelopt, preset("nvfp4")));
@@ -124,7 +124,7 @@ TEST(ConvertCheckpoint, a_stopped_conversion_goes_on) {
   EXPECT_EQ(content(results.path("out/config.json")), content(results.path("whole/config.json")));
 }
 
-TEST(ConvertCheckpoint, what_cannot_be_converted) {
+TEST(ConvertCheckpoint, WhatCannotBeConverted) {
   const TemporaryFolder folder;
   safetensors::FileWriter writer(folder.path("model.safetensors"),
                                  {{"a.weight", safetensors::StoredType::bf16, {1, 2}}});
@@ -138,7 +138,7 @@ TEST(ConvertCheckpoint, what_cannot_be_converted) {
 }
 
 // 448 * 256 is beyond f16, which ends at 65504.
-TEST(ConvertCheckpoint, what_a_type_cannot_hold_is_an_error_or_its_largest_value) {
+TEST(ConvertCheckpoint, WhatATypeCannotHoldIsAnErrorOrItsLargestValue) {
   const TemporaryFolder folder, results;
   safetensors::FileWriter writer(folder.path("model.safetensors"),
                                  {{"l.0.up_proj.weight", safetensors::StoredType::f8_e4m3, {2, 3}},
@@ -176,7 +176,7 @@ TEST(ConvertCheckpoint, what_a_type_cannot_hold_is_an_error_or_its_largest_value
 }
 
 // Messages of pipeline parts shared with quantize have the name of the call that was made.
-TEST(ConvertCheckpoint, messages_are_of_the_call) {
+TEST(ConvertCheckpoint, MessagesAreOfTheCall) {
   const TemporaryFolder folder;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},
@@ -197,7 +197,7 @@ TEST(ConvertCheckpoint, messages_are_of_the_call) {
 
 // quantization_config is read from four places of config.json, and the old one stays in none of
 // them.
-TEST(ConvertCheckpoint, old_config_keys_are_removed_wherever_they_were_read) {
+TEST(ConvertCheckpoint, OldConfigKeysAreRemovedWhereverTheyWereRead) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    weights_for(Dialect::compressed_tensors, Dialect::modelopt, preset("nvfp4")));
@@ -224,7 +224,7 @@ TEST(ConvertCheckpoint, old_config_keys_are_removed_wherever_they_were_read) {
     }
 }
 
-TEST(ConvertCheckpoint, two_tensors_of_one_name_are_reported_by_the_command_that_makes_them) {
+TEST(ConvertCheckpoint, TwoTensorsOfOneNameAreReportedByTheCommandThatMakesThem) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},

@@ -102,7 +102,7 @@ std::string all_of(const std::vector<std::string>& lines) {
   return out;
 }
 
-TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
+TEST(ConvertStatic, Fp8KeepsItsActivationsAndItsCache) {
   const TemporaryFolder folder, results;
   write_with(folder, Dialect::compressed_tensors, preset("fp8"),
              {{text(kModule, ".input_scale"), StoredType::bf16, {1}, 0.0234375F},
@@ -149,7 +149,7 @@ TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
 // The scale is a divisor on one side and a multiplier on the other. 2688 / 10.5 = 256 is a power of
 // two, and so exact both ways; 2688 / 5.625 and 5.625 / 2688 are both what their own writer would
 // store.
-TEST(ConvertStatic, nvfp4_stores_the_input_scale_as_its_reciprocal) {
+TEST(ConvertStatic, Nvfp4StoresTheInputScaleAsItsReciprocal) {
   for (const float amax : {10.5F, 5.625F}) {
     const TemporaryFolder folder, results;
     const auto divisor = static_cast<float>(2688.0 / static_cast<double>(amax)),
@@ -172,7 +172,7 @@ TEST(ConvertStatic, nvfp4_stores_the_input_scale_as_its_reciprocal) {
   }
 }
 
-TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
+TEST(ConvertStatic, WhatTheTargetCannotHoldIsDroppedAndNoted) {
   const auto fp8_cache = [](Json& words) { words.set("kv_cache_scheme", kStaticFp8); };
   const TemporaryFolder folder, results;
   write_with(folder, Dialect::compressed_tensors, preset("fp8-block"),
@@ -214,7 +214,7 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
 }
 
 // ModelOpt's newer exports declare everything in config.json.
-TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
+TEST(ConvertStatic, ACacheThatConfigJsonAloneSpeaksOf) {
   for (const char* const algorithm : {"FP8", "fp8"}) {
     const TemporaryFolder folder, results;
     write_with(folder, Dialect::modelopt, preset("nvfp4"),
@@ -231,7 +231,7 @@ TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
 }
 
 // ComfyUI's older layout has an empty marker tensor for the file; it is no scale.
-TEST(ConvertStatic, a_marker_of_the_file_is_no_scale_that_is_left_behind) {
+TEST(ConvertStatic, AMarkerOfTheFileIsNoScaleThatIsLeftBehind) {
   const TemporaryFolder folder;
   const TestWeight weight =
       make_weight(Dialect::comfyui, text(kModule, ".weight"), {128, 256}, preset("fp8"), 1000);
@@ -261,7 +261,7 @@ std::string refusal(const std::function<void()>& work) {
 }
 
 // Values that would be copied unchanged and are no valid scale.
-TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
+TEST(ConvertStatic, NumbersThatAreNoScalesAreRefused) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const std::string input = text(kModule, ".input_scale"),
                     cache = "model.layers.0.self_attn.k_scale";
@@ -283,7 +283,7 @@ TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
       EXPECT_TRUE(has(message({name, StoredType::f32, {1}, value}),
                       text("'", name, "' is declared as a static scale, and it is ")))
           << value;
-    EXPECT_TRUE(has(message({name, StoredType::i32, {1}, 0.5F}), "it is I32, wanted F32"));
+    EXPECT_TRUE(has(message({name, StoredType::i32, {1}, 0.5F}), "it is I32; expected F32"));
     EXPECT_TRUE(has(message({name, StoredType::bf16, {1, 1, 2}, 0.5F}), "its shape is [1, 1, 2]"));
   }
 }

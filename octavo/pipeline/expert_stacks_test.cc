@@ -61,7 +61,7 @@ class ExpertStacksTest : public PipelineTest {
   static constexpr const char* kHolder = "model.layers.0.mlp.experts";
 };
 
-TEST_F(ExpertStacksTest, unquantized_stacks_are_on_the_ignore_list) {
+TEST_F(ExpertStacksTest, UnquantizedStacksAreOnTheIgnoreList) {
   write_experts();
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::deepseek, Dialect::modelopt}) {
     SCOPED_TRACE(name_of(target));
@@ -83,7 +83,7 @@ TEST_F(ExpertStacksTest, unquantized_stacks_are_on_the_ignore_list) {
   }
 }
 
-TEST_F(ExpertStacksTest, verify_misses_them_on_the_list) {
+TEST_F(ExpertStacksTest, VerifyMissesThemOnTheList) {
   write_experts();
   QuantizeCheckpointOptions options = recipe("fp8-channel");
   options.plan.exclude = {"experts"};
@@ -99,7 +99,7 @@ TEST_F(ExpertStacksTest, verify_misses_them_on_the_list) {
     EXPECT_TRUE(has(error, "skip-list") && has(error, kHolder)) << error;
 }
 
-TEST_F(ExpertStacksTest, modelopt_has_them_as_matrices) {
+TEST_F(ExpertStacksTest, ModeloptHasThemAsMatrices) {
   write_experts();
   for (const char* const name : {"fp8-block", "mxfp8", "nvfp4"}) {
     SCOPED_TRACE(name);
@@ -116,7 +116,7 @@ TEST_F(ExpertStacksTest, modelopt_has_them_as_matrices) {
   }
 }
 
-TEST_F(ExpertStacksTest, conversions_take_stacks_apart_without_loss) {
+TEST_F(ExpertStacksTest, ConversionsTakeStacksApartWithoutLoss) {
   write_experts();
   for (const Dialect from : {Dialect::octavo, Dialect::deepseek})
     for (const char* const name : {"fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4"})
@@ -144,7 +144,7 @@ TEST_F(ExpertStacksTest, conversions_take_stacks_apart_without_loss) {
 }
 
 // A stack stored as [in, out] has its tiles along the wrong dimension.
-TEST_F(ExpertStacksTest, what_cannot_be_split_says_why) {
+TEST_F(ExpertStacksTest, WhatCannotBeSplitSaysWhy) {
   std::filesystem::create_directory(root / "codes");
   const auto codes = [](const char* name, std::vector<std::uint64_t> shape) {
     TestTensor out = random_tensor(name, std::move(shape), 1);
@@ -169,7 +169,7 @@ TEST_F(ExpertStacksTest, what_cannot_be_split_says_why) {
 }
 
 // Only octavo's dialect records the scale rule.
-TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
+TEST_F(ExpertStacksTest, RulesSurviveADialectThatHasNoKeyForThem) {
   write_experts();
   (void)run("ct", recipe("mxfp4"));
   (void)convert_checkpoint(path("ct"), path("octavo"), Dialect::octavo);
@@ -196,7 +196,7 @@ TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
 
 // A stack's activation scale goes to each of its experts: no loader loads a checkpoint whose config
 // declares static scales and whose file lacks them.
-TEST_F(ExpertStacksTest, static_scales_go_to_every_expert) {
+TEST_F(ExpertStacksTest, StaticScalesGoToEveryExpert) {
   write_experts();
   for (const char* const name : {"fp8", "nvfp4"}) {
     SCOPED_TRACE(name);

@@ -17,7 +17,7 @@ class InspectTest : public PipelineTest {
 };
 
 // Checkpoints use the rule `even` for mxfp4; the preset has another.
-TEST_F(InspectTest, a_weight_has_the_name_and_the_rule_that_it_was_made_with) {
+TEST_F(InspectTest, AWeightHasTheNameAndTheRuleThatItWasMadeWith) {
   write_model();
   constexpr const char* kEven = "mxfp4: e2m1fn, tile 1x32, scale e8m0 even";
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::octavo}) {
@@ -37,7 +37,7 @@ TEST_F(InspectTest, a_weight_has_the_name_and_the_rule_that_it_was_made_with) {
   EXPECT_EQ(type_in("floor"), "mxfp8: e4m3fn, tile 1x32, scale e8m0");
 }
 
-TEST_F(InspectTest, parts_are_one_and_what_is_wrong_is_shown_as_it_is) {
+TEST_F(InspectTest, PartsAreOneAndWhatIsWrongIsShownAsItIs) {
   write_model();
   (void)run("out", recipe("nvfp4"));
   const Inspection seen = inspect_checkpoint(path("out"), {.statistics = true});

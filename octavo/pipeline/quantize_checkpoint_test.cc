@@ -262,7 +262,7 @@ TEST_F(QuantizeCheckpointTest, EmptyTensorsAndHostileNames) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root), {}), 2);
 }
 
-TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
+TEST_F(QuantizeCheckpointTest, WhatServersLoadAsOneHasOneAdvice) {
   write_model();
   const auto advice = [&](Dialect target) {
     std::filesystem::remove_all(path("out"));
@@ -283,7 +283,7 @@ TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
 
 // Unquantized weights with a quantized KV cache: its config and scales are kept, or a note says
 // that they are dropped.
-TEST_F(QuantizeCheckpointTest, an_fp8_kv_cache_is_kept_or_noted_as_lost) {
+TEST_F(QuantizeCheckpointTest, AnFp8KvCacheIsKeptOrNotedAsLost) {
   const auto write = [&](const char* strategy) {
     std::filesystem::remove_all(path("model"));
     TestTensor scale =

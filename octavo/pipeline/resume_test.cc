@@ -63,7 +63,7 @@ class ResumeTest : public PipelineTest {
   QuantizeCheckpointOptions options = recipe("mxfp8");
 };
 
-TEST_F(ResumeTest, a_finished_file_is_kept_where_its_bytes_are_what_was_written) {
+TEST_F(ResumeTest, AFinishedFileIsKeptWhereItsBytesAreWhatWasWritten) {
   (void)run("whole", options);
   stop_after_a_file();
   const std::uint64_t rest = work_of_resuming();
@@ -72,7 +72,7 @@ TEST_F(ResumeTest, a_finished_file_is_kept_where_its_bytes_are_what_was_written)
 }
 
 // Damage that leaves size, time and header unchanged, such as a lost page.
-TEST_F(ResumeTest, a_finished_file_with_other_bytes_is_written_again) {
+TEST_F(ResumeTest, AFinishedFileWithOtherBytesIsWrittenAgain) {
   (void)run("whole", options);
   stop_after_a_file();
   struct stat before {};
@@ -88,7 +88,7 @@ TEST_F(ResumeTest, a_finished_file_with_other_bytes_is_written_again) {
   EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
 }
 
-TEST_F(ResumeTest, links_in_the_folder_are_refused) {
+TEST_F(ResumeTest, LinksInTheFolderAreRefused) {
   for (const char* const name :
        {"config.json", "model-00002-of-00002.safetensors", "tokenizer.json", "other", "sub/link"}) {
     std::filesystem::remove_all(path("out"));
@@ -102,7 +102,7 @@ TEST_F(ResumeTest, links_in_the_folder_are_refused) {
   }
 }
 
-TEST_F(ResumeTest, a_complete_folder_is_left_as_it_is) {
+TEST_F(ResumeTest, ACompleteFolderIsLeftAsItIs) {
   const CheckpointReport made = run("out", options);
   EXPECT_FALSE(made.was_complete);
   const auto before = contents_of(path("out"));
@@ -127,7 +127,7 @@ TEST_F(ResumeTest, a_complete_folder_is_left_as_it_is) {
 }
 
 // Another model of the same shapes, or a further-trained one: names, sizes and options are equal.
-TEST_F(ResumeTest, a_complete_folder_of_another_source_is_refused) {
+TEST_F(ResumeTest, ACompleteFolderOfAnotherSourceIsRefused) {
   (void)run("out", options);
   const auto before = contents_of(path("out"));
   std::filesystem::copy(path("model"), path("first"));
@@ -146,7 +146,7 @@ TEST_F(ResumeTest, a_complete_folder_of_another_source_is_refused) {
   EXPECT_TRUE(run("out", resuming()).was_complete);
 }
 
-TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
+TEST_F(ResumeTest, ACompleteFolderWithOtherBytesIsRefused) {
   for (const bool one_file : {false, true}) {
     std::filesystem::remove_all(path("out"));
     options.plan.shard_bytes = one_file ? std::uint64_t{1} << 30 : 0;
@@ -159,7 +159,7 @@ TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
 }
 
 // Non-weight files are compared with what would be written.
-TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
+TEST_F(ResumeTest, OtherFilesOfACompleteFolderAreChecked) {
   save("model/1_Pooling/config.json", "{}");
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::modelopt}) {
     options.plan.target = target;
@@ -209,7 +209,7 @@ TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
 }
 
 // If one file is refused, no other file is written.
-TEST_F(ResumeTest, a_complete_folder_that_is_refused_stays_as_it_is) {
+TEST_F(ResumeTest, ACompleteFolderThatIsRefusedStaysAsItIs) {
   (void)run("out", options);
   std::filesystem::remove(path("out/tokenizer.json"));
   save("out/model.safetensors.index.json", "{}");
@@ -218,7 +218,7 @@ TEST_F(ResumeTest, a_complete_folder_that_is_refused_stays_as_it_is) {
 }
 
 // The checksum covers the tensors' bytes; their names are in the header.
-TEST_F(ResumeTest, a_complete_folder_with_another_header_is_refused) {
+TEST_F(ResumeTest, ACompleteFolderWithAnotherHeaderIsRefused) {
   (void)run("out", options);
   std::string bytes = content_of(first_shard());
   bytes.replace(bytes.find("q_proj"), 6, "x_proj");
@@ -226,7 +226,7 @@ TEST_F(ResumeTest, a_complete_folder_with_another_header_is_refused) {
   EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "not what was written"));
 }
 
-TEST_F(ResumeTest, so_are_those_of_a_complete_conversion) {
+TEST_F(ResumeTest, SoAreThoseOfACompleteConversion) {
   (void)run("out", recipe("nvfp4"));
   const auto convert = [&](bool resume) {
     return convert_checkpoint(path("out"), path("mo"), Dialect::modelopt, {.resume = resume});
@@ -244,7 +244,7 @@ TEST_F(ResumeTest, so_are_those_of_a_complete_conversion) {
 }
 
 // Equal codes do not imply equal scales.
-TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
+TEST_F(ResumeTest, ACompleteConversionOfAnotherSourceIsRefused) {
   (void)run("out", options);
   const auto convert = [&](bool resume) {
     return convert_checkpoint(path("out"), path("octavo"), Dialect::octavo, {.resume = resume});
@@ -256,7 +256,7 @@ TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
   EXPECT_TRUE(has(message, "[convert]") && has(message, "made from another source")) << message;
 }
 
-TEST_F(ResumeTest, conversions_too_and_earlier_provenance_stays) {
+TEST_F(ResumeTest, ConversionsTooAndEarlierProvenanceStays) {
   (void)run("out", recipe("nvfp4"));
   const auto convert = [&](bool resume, Dialect to = Dialect::modelopt) {
     return convert_checkpoint(path("out"), path("mo"), to, {.resume = resume});
@@ -286,7 +286,7 @@ TEST_F(ResumeTest, conversions_too_and_earlier_provenance_stays) {
 }
 
 // Files that loaders would read and octavo did not write.
-TEST_F(ResumeTest, a_complete_folder_with_files_that_loaders_read_is_refused) {
+TEST_F(ResumeTest, ACompleteFolderWithFilesThatLoadersReadIsRefused) {
   options.plan.shard_bytes = std::uint64_t{1} << 30;
   (void)run("out", options);
   const auto whole = contents_of(path("out"));

@@ -18,13 +18,14 @@ namespace {
 void check_mx(const Scaling& mx, std::string_view op) {
   const bool blocks = mx.tile == Tile{1, kMxBlock} && mx.scale.format == ScaleFormat::e8m0;
   check(blocks, ErrorCode::invalid_argument, op, "got ", describe(mx),
-        ", wanted MX: blocks of 1x32 with e8m0 scales, such as preset mxfp8");
-  check(mx.format == e4m3fn || mx.format == e5m2, ErrorCode::wrong_type, op, "got codes of ",
-        format_name(mx.format),
-        ", wanted e4m3fn or e5m2, which have exponents to spare; requantize to mxfp8 first, which "
-        "keeps every number of FP4 and FP6");
+        "; expected MX: blocks of 1x32 with e8m0 scales, such as preset mxfp8");
+  check(
+      mx.format == e4m3fn || mx.format == e5m2, ErrorCode::wrong_type, op, "got codes of ",
+      format_name(mx.format),
+      "; expected e4m3fn or e5m2, which have exponents to spare; requantize to mxfp8 first, which "
+      "keeps every number of FP4 and FP6");
   check(mx.axis == -1, ErrorCode::unsupported, op, "got blocks along axis ", mx.axis,
-        ", wanted them along the last one, which products sum over; quantize the transpose");
+        "; expected them along the last one, which products sum over; quantize the transpose");
 }
 
 AlignTo align_to_of(const QuantizedTensor& out) {
@@ -39,7 +40,7 @@ void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling&
   const Scaling wanted = aligned_scaling(mx, align_to_of(out));
   check(out.scaling == wanted && out.rowwise.exists() == wanted.rowwise &&
             out.columnwise.exists() == wanted.columnwise,
-        ErrorCode::invalid_argument, op, "the result is for ", describe(out.scaling), ", wanted ",
+        ErrorCode::invalid_argument, op, "the result is for ", describe(out.scaling), "; expected ",
         describe(wanted), "; take memory from make_aligned");
 }
 
@@ -191,7 +192,8 @@ void quantize_aligned_into(const View& values, const Scaling& mx, QuantizedTenso
   constexpr std::string_view kOp = "quantize_aligned";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the input holds codes, wanted float64, float32, float16 or bfloat16; use align_exponents for codes "
+        "the input holds codes; expected float64, float32, float16 or bfloat16; use "
+        "align_exponents for codes "
         "with scales");
   check_scaling(mx);
   check_mx(mx, kOp);

@@ -252,9 +252,9 @@ TEST(AlignExponents, WhatCannotBe) {
     expect_refused(code, words,
                    [&] { (void)quantize_aligned(values.view(), scaling, AlignTo::rows); });
   };
-  refused(preset("fp8-channel"), ErrorCode::invalid_argument, "wanted MX");
-  refused(preset("fp8-1x128"), ErrorCode::invalid_argument, "wanted MX");
-  refused(preset("nvfp4"), ErrorCode::invalid_argument, "wanted MX");
+  refused(preset("fp8-channel"), ErrorCode::invalid_argument, "expected MX");
+  refused(preset("fp8-1x128"), ErrorCode::invalid_argument, "expected MX");
+  refused(preset("nvfp4"), ErrorCode::invalid_argument, "expected MX");
   refused(preset("mxfp4"), ErrorCode::wrong_type, "requantize to mxfp8 first");
   refused(preset("mxfp6"), ErrorCode::wrong_type, "e2m3fn");
   refused(preset("mxint8"), ErrorCode::wrong_type, "mxint8");

@@ -104,13 +104,13 @@ inline std::string difference(const QuantizedTensor& got, const Wanted& wanted) 
   const auto codes = got.rowwise.codes.span<const std::uint8_t>();
   for (std::size_t i = 0; i < wanted.codes.size(); ++i)
     if (codes[i] != wanted.codes[i])
-      return text("code ", i, ": got ", int{codes[i]}, ", wanted ", int{wanted.codes[i]});
+      return text("code ", i, ": got ", int{codes[i]}, "; expected ", int{wanted.codes[i]});
   const auto* scales = static_cast<const float*>(got.rowwise.scales.view().data);
   if (element_count(got.rowwise.scales.shape()) != static_cast<std::int64_t>(wanted.scales.size()))
     return text("scales of shape ", to_string(got.rowwise.scales.shape()));
   for (std::size_t i = 0; i < wanted.scales.size(); ++i)
     if (scales[i] != wanted.scales[i] && !(std::isnan(scales[i]) && std::isnan(wanted.scales[i])))
-      return text("scale ", i, ": got ", scales[i], ", wanted ", wanted.scales[i]);
+      return text("scale ", i, ": got ", scales[i], "; expected ", wanted.scales[i]);
   return "";
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 void check_floats(const View& view, std::string_view op, std::string_view what) {
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ", dtype_name(view.dtype),
-        ", wanted float32; scales and amaxes are kept in float32");
+        "; expected float32; scales and amaxes are kept in float32");
   check(!view.read_only, ErrorCode::invalid_argument, op, what,
         " is read-only; give memory that may be written");
   check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ",
@@ -28,8 +28,8 @@ void check_floats(const View& view, std::string_view op, std::string_view what) 
 void check_vector(const View& view, std::int64_t size, std::string_view op, std::string_view what) {
   check_floats(view, op, what);
   if (view.shape != Shape{size})
-    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape), ", wanted [",
-         size, "]: one for each column of the history");
+    fail(ErrorCode::invalid_argument, op, what, " has shape ", to_string(view.shape),
+         "; expected [", size, "]: one for each column of the history");
   // One element written for all of them would be the last tensor's.
   check(size <= 1 || view.strides[0] != 0, ErrorCode::invalid_argument, op, what,
         " is one element repeated (stride 0); give each tensor its own");
@@ -40,7 +40,7 @@ void check_state(const DelayedState& state, std::string_view op) {
   check_floats(state.history, op, "the history");
   if (shape.rank() != 2 || shape[0] < 1 || shape[0] > kMaxHistory)
     fail(ErrorCode::invalid_argument, op, "the history has shape ", to_string(shape),
-         ", wanted [length, tensors] with a length of 1 to ", kMaxHistory,
+         "; expected [length, tensors] with a length of 1 to ", kMaxHistory,
          "; 1 keeps no more than the newest amax");
   check(shape[1] == 0 || ((shape[0] <= 1 || state.history.strides[0] != 0) &&
                           (shape[1] <= 1 || state.history.strides[1] != 0)),
@@ -52,7 +52,7 @@ void check_state(const DelayedState& state, std::string_view op) {
     check_floats(state.calls, op, "calls");
     if (element_count(state.calls.shape) != 1)
       fail(ErrorCode::invalid_argument, op, "calls has shape ", to_string(state.calls.shape),
-           ", wanted one element");
+           "; expected one element");
   }
 }
 
@@ -63,12 +63,12 @@ void check_rule(const DelayedRule& rule, const DelayedState& state, std::string_
   if (const auto problem = format_problem(rule.format))
     fail(ErrorCode::invalid_argument, op, "that format cannot be: ", *problem);
   check(rule.margin >= -kMaxMargin && rule.margin <= kMaxMargin, ErrorCode::invalid_argument, op,
-        "got margin = ", rule.margin, ", wanted -", kMaxMargin, " to ", kMaxMargin);
+        "got margin = ", rule.margin, "; expected -", kMaxMargin, " to ", kMaxMargin);
   check(rule.policy != HistoryPolicy::ema || (rule.decay > 0.0F && rule.decay < 1.0F),
         ErrorCode::invalid_argument, op, "got decay = ", rule.decay,
-        ", wanted more than 0 and less than 1; 0 would be most_recent");
+        "; expected more than 0 and less than 1; 0 would be most_recent");
   check(rule.interval >= 1 && rule.interval <= kMaxInterval, ErrorCode::invalid_argument, op,
-        "got interval = ", rule.interval, ", wanted 1 to ", kMaxInterval);
+        "got interval = ", rule.interval, "; expected 1 to ", kMaxInterval);
   check(rule.interval == 1 || state.calls.data != nullptr, ErrorCode::invalid_argument, op,
         "got interval = ", rule.interval,
         " and no memory to count calls in; give state.calls, one float32");
@@ -129,7 +129,7 @@ HistoryPolicy parse_history_policy(std::string_view name) {
   for (const auto policy : {HistoryPolicy::max, HistoryPolicy::most_recent, HistoryPolicy::ema})
     if (name == name_of(policy)) return policy;
   fail(ErrorCode::invalid_argument, "history policy", "got \"", shown(name),
-       "\", wanted max, most_recent or ema");
+       "\"; expected max, most_recent or ema");
 }
 
 }  // namespace octavo

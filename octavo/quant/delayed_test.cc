@@ -69,14 +69,14 @@ void play(const std::vector<Step>& steps, const DelayedRule& rule) {
   }
 }
 
-TEST(Delayed, begins_with_scales_of_one) {
+TEST(Delayed, BeginsWithScalesOfOne) {
   const State state(3, 2);
   EXPECT_EQ(state.rows(1), (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(state.inv_scale.span<float>()[1], 1.0F);
   EXPECT_EQ(state.scale.span<float>()[0], 1.0F);
 }
 
-TEST(Delayed, max_by_hand) {
+TEST(Delayed, MaxByHand) {
   play(
       {
           {2, 224, {0, 0, 0, 2}},        // 448 / 2
@@ -97,7 +97,7 @@ TEST(Delayed, max_by_hand) {
       {});
 }
 
-TEST(Delayed, most_recent_by_hand) {
+TEST(Delayed, MostRecentByHand) {
   play(
       {
           {2, 224, {0, 0, 0, 2}},
@@ -111,7 +111,7 @@ TEST(Delayed, most_recent_by_hand) {
       {.policy = HistoryPolicy::most_recent});
 }
 
-TEST(Delayed, ema_by_hand) {
+TEST(Delayed, EmaByHand) {
   // Each half of what was and half of the new one; the first as it is.
   play(
       {
@@ -126,7 +126,7 @@ TEST(Delayed, ema_by_hand) {
       {.policy = HistoryPolicy::ema, .decay = 0.5F});
 }
 
-TEST(Delayed, other_formats_and_margins) {
+TEST(Delayed, OtherFormatsAndMargins) {
   const State state(1);
   state.step(7, {.format = e5m2});
   EXPECT_EQ(state.inv(), 8192.0F);
@@ -140,7 +140,7 @@ TEST(Delayed, other_formats_and_margins) {
   EXPECT_EQ(state.rows(), (std::vector<float>{0}));  // a history of one keeps nothing
 }
 
-TEST(Delayed, scales_stay_finite) {
+TEST(Delayed, ScalesStayFinite) {
   constexpr float kMax = std::numeric_limits<float>::max();
   const State state(1);
   state.step(std::numeric_limits<float>::denorm_min());
@@ -152,7 +152,7 @@ TEST(Delayed, scales_stay_finite) {
   EXPECT_EQ(state.inv(), 0x1p-126F);
 }
 
-TEST(Delayed, tensors_do_not_disturb_each_other) {
+TEST(Delayed, TensorsDoNotDisturbEachOther) {
   const State state(2, 3);
   state.at(0, 0) = 2;
   state.at(0, 2) = 14;
@@ -165,7 +165,7 @@ TEST(Delayed, tensors_do_not_disturb_each_other) {
   EXPECT_EQ(state.rows(2), (std::vector<float>{0, 14}));
 }
 
-TEST(Delayed, a_new_scale_every_third_call) {
+TEST(Delayed, ANewScaleEveryThirdCall) {
   const State state(4);
   const DelayedRule rule{.interval = 3};
   state.step(2, rule);
@@ -181,7 +181,7 @@ TEST(Delayed, a_new_scale_every_third_call) {
   EXPECT_EQ(state.calls.span<float>()[0], 0.0F);
 }
 
-TEST(Delayed, takes_views_of_larger_tensors) {
+TEST(Delayed, TakesViewsOfLargerTensors) {
   // Two columns of a [4, 6] history, and every other element of the scales.
   const State state(4, 6);
   DelayedState views = state.views();
@@ -203,7 +203,7 @@ TEST(Delayed, takes_views_of_larger_tensors) {
   EXPECT_EQ(state.rows(3), (std::vector<float>{0, 0, 0, 4}));
 }
 
-TEST(Delayed, the_longest_history) {
+TEST(Delayed, TheLongestHistory) {
   const State state(kMaxHistory);
   state.step(100);
   for (std::int64_t i = 1; i < kMaxHistory; ++i) state.step(1);
@@ -212,7 +212,7 @@ TEST(Delayed, the_longest_history) {
   EXPECT_EQ(state.inv(), 448.0F);
 }
 
-TEST(Delayed, no_tensors_is_no_work) {
+TEST(Delayed, NoTensorsIsNoWork) {
   const State state(4, 0);
   update_delayed(state.views(), {});
 }
@@ -228,7 +228,7 @@ void refuses(const DelayedState& state, const DelayedRule& rule, const std::stri
   }
 }
 
-TEST(Delayed, says_what_is_wrong_and_changes_nothing) {
+TEST(Delayed, SaysWhatIsWrongAndChangesNothing) {
   const State state(4, 2);
   state.at(0) = 2;
   const DelayedState good = state.views();
@@ -240,7 +240,7 @@ TEST(Delayed, says_what_is_wrong_and_changes_nothing) {
   for (const std::int64_t length : {0, 1025})
     refuses(with([&](auto& s) { s.history.shape[0] = length; }), {}, "a length of 1 to 1024");
   refuses(with([](auto& s) { s.history.shape = s.history.strides = {4}; }), {}, "shape [4]");
-  refuses(with([](auto& s) { s.history.dtype = DType::bf16; }), {}, "bfloat16, wanted float32",
+  refuses(with([](auto& s) { s.history.dtype = DType::bf16; }), {}, "bfloat16; expected float32",
           ErrorCode::wrong_type);
   refuses(with([](auto& s) { s.history.data = nullptr; }), {}, "null");
   refuses(with([](auto& s) { s.history.read_only = true; }), {}, "read-only");
@@ -249,8 +249,8 @@ TEST(Delayed, says_what_is_wrong_and_changes_nothing) {
   refuses(with([](auto& s) { s.history.device.kind = DeviceKind::cuda; }), {},
           "the history is on cuda:0 and inv_scale on cpu");
   refuses(with([](auto& s) { s.inv_scale.data = nullptr; }), {}, "inv_scale has no memory");
-  refuses(with([](auto& s) { s.inv_scale.shape = {3}; }), {}, "inv_scale has shape [3], wanted");
-  refuses(with([](auto& s) { s.inv_scale.dtype = DType::f64; }), {}, "wanted float32",
+  refuses(with([](auto& s) { s.inv_scale.shape = {3}; }), {}, "inv_scale has shape [3]; expected");
+  refuses(with([](auto& s) { s.inv_scale.dtype = DType::f64; }), {}, "expected float32",
           ErrorCode::wrong_type);
   refuses(with([](auto& s) { s.inv_scale.strides[0] = 0; }), {}, "repeated");
   refuses(with([](auto& s) { s.scale.shape = {1}; }), {}, "scale has shape [1]");
@@ -265,7 +265,7 @@ TEST(Delayed, says_what_is_wrong_and_changes_nothing) {
   EXPECT_EQ(state.calls.span<float>()[0], 0.0F);
 }
 
-TEST(Delayed, policies_have_names) {
+TEST(Delayed, PoliciesHaveNames) {
   for (const auto policy : {HistoryPolicy::max, HistoryPolicy::most_recent, HistoryPolicy::ema})
     EXPECT_EQ(parse_history_policy(name_of(policy)), policy);
   EXPECT_THROW((void)parse_history_policy("median"), Error);

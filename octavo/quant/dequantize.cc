@@ -19,10 +19,10 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   check_view(values, kOp, "the output");
   check_output(values, kOp);
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the output holds codes, wanted float64, float32, float16 or bfloat16");
+        "the output holds codes; expected float64, float32, float16 or bfloat16");
   if (values.shape != from.shape) {
     fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(values.shape),
-         ", wanted ", to_string(from.shape));
+         "; expected ", to_string(from.shape));
   }
   check(from.rowwise.exists() || from.columnwise.exists(), ErrorCode::invalid_argument, kOp,
         "there are no codes");
@@ -74,7 +74,8 @@ Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOption
 void raise_amax(const View& values, float* result, const QuantizeOptions& options, AmaxOf of) {
   constexpr std::string_view kOp = "amax";
   check_view(values, kOp, "the input");
-  check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
+  check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
+        "the input holds codes; expected values");
   const View codes = shape_only(values.shape, DType::code, e4m3fn);
   const MatrixPlan plan = make_plan(values, codes, codes, {});
   const Exec exec = exec_for({{&values, "the input"}}, values.shape, options, kOp);

@@ -28,7 +28,7 @@ T element(const View& view, std::int64_t row, std::int64_t col) {
                                      row * view.strides[0] + col * view.strides[1]);
 }
 
-TEST(Fp8Quantize, gives_codes_and_their_scale) {
+TEST(Fp8Quantize, GivesCodesAndTheirScale) {
   const std::vector<float> values = {1, 2, 3};
   const Fp8Quantized q = fp8_quantize(view_of(std::span(values)));
   EXPECT_EQ(q.codes.format(), e4m3fn);
@@ -41,7 +41,7 @@ TEST(Fp8Quantize, gives_codes_and_their_scale) {
   EXPECT_EQ(decode(e4m3fn, q.codes.span<std::uint8_t>()[0]), 144);
 }
 
-TEST(Fp8Quantize, a_transpose_stays_column_major) {
+TEST(Fp8Quantize, ATransposeStaysColumnMajor) {
   const Tensor dense = counted({5, 3});
   View transposed = dense.view();
   std::swap(transposed.shape[0], transposed.shape[1]);
@@ -57,7 +57,7 @@ TEST(Fp8Quantize, a_transpose_stays_column_major) {
   EXPECT_EQ(q.scale.span<float>()[0], plain.scale.span<float>()[0]);
 }
 
-TEST(Fp8Quantize, a_part_of_a_matrix_becomes_dense) {
+TEST(Fp8Quantize, APartOfAMatrixBecomesDense) {
   const Tensor dense = counted({6, 8});
   View part = dense.view();  // columns 1, 3 and 5 of the rows backwards, transposed
   part.data = &dense.span<float>()[5 * 8 + 1];
@@ -74,7 +74,7 @@ TEST(Fp8Quantize, a_part_of_a_matrix_becomes_dense) {
                   element<float>(part, row, col), std::fabs(element<float>(part, row, col)) / 16);
 }
 
-TEST(Fp8Quantize, strides_in_any_order) {
+TEST(Fp8Quantize, StridesInAnyOrder) {
   const Tensor dense = counted({2, 3, 4});
   View transpose = dense.view();
   transpose.shape = {3, 4, 2};
@@ -91,7 +91,7 @@ TEST(Fp8Quantize, strides_in_any_order) {
   EXPECT_EQ(fp8_quantize(repeated).codes.view().strides, (Shape{3, 1}));
 }
 
-TEST(Fp8Quantize, scalars_and_nothing) {
+TEST(Fp8Quantize, ScalarsAndNothing) {
   const Tensor scalar = counted({});
   const Fp8Quantized one = fp8_quantize(scalar.view());
   EXPECT_EQ(decode(e4m3fn, one.codes.span<std::uint8_t>()[0]), -448);
@@ -100,7 +100,7 @@ TEST(Fp8Quantize, scalars_and_nothing) {
   EXPECT_EQ(fp8_quantize(none.view()).scale.span<float>()[0], 1.0F);
 }
 
-TEST(Fp8Quantize, refuses_what_is_not_values) {
+TEST(Fp8Quantize, RefusesWhatIsNotValues) {
   View bad = counted({2, 2}).view();
   bad.strides = {4};
   EXPECT_THROW((void)fp8_quantize(bad), Error);

@@ -36,7 +36,7 @@ std::int64_t cols_of(const Shape& grid) { return grid[grid.rank() - 1]; }
 
 void check_grid(const Shape& grid, std::string_view op) {
   check(grid.rank() >= 1, ErrorCode::invalid_argument, op,
-        "got a grid of no dimensions, wanted [rows, columns] of scales; one scale for everything "
+        "got a grid of no dimensions; expected [rows, columns] of scales; one scale for everything "
         "has no layout");
   (void)element_count(grid);
 }
@@ -47,20 +47,20 @@ void check_scales(const View& scales, ScaleLayout layout, std::string_view op) {
         "the scales have ", scales.shape.rank(), " dimensions but ", scales.strides.rank(),
         " strides; give one stride per dimension");
   check(!scales.packed, ErrorCode::wrong_type, op,
-        "got packed codes, wanted scales of whole bytes");
+        "got packed codes; expected scales of whole bytes");
   check(scales.data != nullptr || element_count(scales.shape) == 0, ErrorCode::invalid_argument, op,
         "the scales have no memory (null data); give those of a QuantizedTensor");
   if (layout == ScaleLayout::swizzled_128x4 && element_bytes(scales.dtype, scales.format) != 1) {
     fail(ErrorCode::wrong_type, op, "got scales of ",
          scales.dtype == DType::code ? "two-byte codes" : dtype_name(scales.dtype),
-         ", wanted one byte each (e8m0 or e4m3); the 128x4 swizzle is made of bytes, use "
+         "; expected one byte each (e8m0 or e4m3); the 128x4 swizzle is made of bytes, use "
          "transposed for others");
   }
 }
 
 int checked_pad(ScaleLayout layout, int pad, std::string_view op) {
   check(pad >= 0 && pad <= kMaxPad, ErrorCode::invalid_argument, op, "got pad = ", pad,
-        ", wanted 0 (the layout's own) to ", kMaxPad);
+        "; expected 0 (the layout's own) to ", kMaxPad);
   check(layout != ScaleLayout::swizzled_128x4 || pad == 0, ErrorCode::invalid_argument, op,
         "got pad = ", pad, " for the 128x4 swizzle, which pads to 128 x 4 by itself; leave it out");
   if (pad > 0) return pad;
@@ -154,7 +154,7 @@ bool holds(const Shape& shape, const Shape& grid, ScaleLayout layout) {
 void check_holds(const Tensor& scales, const Shape& grid, ScaleLayout layout, std::string_view op) {
   if (holds(scales.shape(), grid, layout)) return;
   fail(ErrorCode::invalid_argument, op, "got scales of shape ", to_string(scales.shape()),
-       " for a grid of ", to_string(grid), ", wanted ",
+       " for a grid of ", to_string(grid), "; expected ",
        to_string(layout_shape(grid, layout, layout == ScaleLayout::swizzled_128x4 ? 0 : 1)),
        layout == ScaleLayout::swizzled_128x4 ? " or as many bytes in another shape"
                                              : " or more in the last dimension",

@@ -59,7 +59,7 @@ std::vector<std::uint8_t> swizzled(const Tensor& scales) {
   return out;
 }
 
-TEST(Layout, swizzle_by_hand) {
+TEST(Layout, SwizzleByHand) {
   // 130 x 5 scales are 2 x 2 tiles of 512 bytes.
   const Tensor scales = marked_bytes({130, 5});
   const Tensor out = to_layout(scales, ScaleLayout::swizzled_128x4);
@@ -86,7 +86,7 @@ TEST(Layout, swizzle_by_hand) {
         << row << ", " << col;
 }
 
-TEST(Layout, swizzle_is_the_permutation_others_apply) {
+TEST(Layout, SwizzleIsThePermutationOthersApply) {
   for (const Shape& grid : {Shape{1, 1}, Shape{127, 3}, Shape{128, 4}, Shape{129, 9},
                             Shape{300, 32}, Shape{32, 1}, Shape{1, 200}}) {
     const Tensor scales = marked_bytes(grid);
@@ -95,7 +95,7 @@ TEST(Layout, swizzle_is_the_permutation_others_apply) {
   }
 }
 
-TEST(Layout, transposed_is_what_hopper_loads) {
+TEST(Layout, TransposedIsWhatHopperLoads) {
   const Tensor scales = marked_floats({6, 3});
   const Tensor out = to_layout(scales, ScaleLayout::transposed);
   ASSERT_EQ(out.shape(), (Shape{3, 8}));                           // rows of 16-byte multiples
@@ -106,7 +106,7 @@ TEST(Layout, transposed_is_what_hopper_loads) {
   EXPECT_EQ(to_layout(scales, ScaleLayout::transposed, 1).shape(), (Shape{3, 6}));
 }
 
-TEST(Layout, transposed_scales_can_be_seen_as_the_grid) {
+TEST(Layout, TransposedScalesCanBeSeenAsTheGrid) {
   const Tensor scales = marked_floats({5, 3});
   const Tensor seen = as_grid(to_layout(scales, ScaleLayout::transposed, 1), {5, 3});
   EXPECT_EQ(seen.shape(), (Shape{5, 3}));
@@ -118,14 +118,14 @@ TEST(Layout, transposed_scales_can_be_seen_as_the_grid) {
   EXPECT_THROW((void)as_grid(scales, {5, 3}), Error);
 }
 
-TEST(Layout, row_major_may_be_padded) {
+TEST(Layout, RowMajorMayBePadded) {
   const Tensor out = to_layout(marked_floats({2, 3}), ScaleLayout::row_major, 4);
   const std::vector<float> expected = {1, 2, 3, 0, 4, 5, 6, 0};
   EXPECT_EQ(out.shape(), (Shape{2, 4}));
   EXPECT_TRUE(std::ranges::equal(out.span<float>(), expected));
 }
 
-TEST(Layout, nothing_is_lost_there_and_back) {
+TEST(Layout, NothingIsLostThereAndBack) {
   const Shape grids[] = {{1, 1}, {7},    {130, 5}, {128, 4},  {3, 129, 6}, {2, 2, 5, 3},
                          {0, 4}, {4, 0}, {0},      {2, 0, 3}, {0, 3, 3}};
   for (const Shape& grid : grids) {
@@ -142,7 +142,7 @@ TEST(Layout, nothing_is_lost_there_and_back) {
   }
 }
 
-TEST(Layout, two_byte_and_eight_byte_elements) {
+TEST(Layout, TwoByteAndEightByteElements) {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) {
     const Tensor scales = Tensor::values({5, 3}, dtype);
     std::uint8_t next = 0;
@@ -153,7 +153,7 @@ TEST(Layout, two_byte_and_eight_byte_elements) {
   }
 }
 
-TEST(Layout, a_stack_is_laid_out_grid_by_grid) {
+TEST(Layout, AStackIsLaidOutGridByGrid) {
   const Tensor stack = marked_bytes({2, 130, 5});
   const Tensor out = to_layout(stack, ScaleLayout::swizzled_128x4);
   ASSERT_EQ(out.shape(), (Shape{2, 256, 8}));
@@ -165,7 +165,7 @@ TEST(Layout, a_stack_is_laid_out_grid_by_grid) {
   EXPECT_TRUE(std::ranges::equal(alone.bytes(), out.bytes().subspan(2048)));
 }
 
-TEST(Layout, swizzled_scales_may_come_flat) {
+TEST(Layout, SwizzledScalesMayComeFlat) {
   const Tensor scales = marked_bytes({130, 5});
   View flat = to_layout(scales, ScaleLayout::swizzled_128x4).view();
   const Tensor owner = to_layout(scales, ScaleLayout::swizzled_128x4);
@@ -189,12 +189,12 @@ std::string message_of(ErrorCode code, Call&& call) {
   return "";
 }
 
-TEST(Layout, says_what_is_wrong) {
+TEST(Layout, SaysWhatIsWrong) {
   const Tensor floats = marked_floats({4, 4});
   const auto bad = ErrorCode::invalid_argument;
   EXPECT_NE(message_of(ErrorCode::wrong_type,
                        [&] { (void)to_layout(floats, ScaleLayout::swizzled_128x4); })
-                .find("got scales of float32, wanted one byte each"),
+                .find("got scales of float32; expected one byte each"),
             std::string::npos);
   const Tensor fp4 = Tensor::codes({4, 4}, e2m1fn, true);
   message_of(ErrorCode::wrong_type, [&] { (void)to_layout(fp4, ScaleLayout::transposed); });
@@ -208,7 +208,7 @@ TEST(Layout, says_what_is_wrong) {
                        [&] {
                          (void)from_layout(floats, {5, 4}, ScaleLayout::transposed);
                        })
-                .find("got scales of shape [4, 4] for a grid of [5, 4], wanted [4, 5] or more"),
+                .find("got scales of shape [4, 4] for a grid of [5, 4]; expected [4, 5] or more"),
             std::string::npos);
   message_of(bad, [&] { (void)from_layout(floats, {4, 3}, ScaleLayout::transposed); });
   message_of(bad, [&] { (void)from_layout(floats, {1, 4, 4}, ScaleLayout::row_major); });

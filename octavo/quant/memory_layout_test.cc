@@ -127,7 +127,7 @@ std::vector<Scaling> scalings() {
   return all;
 }
 
-TEST(MemoryLayout, rowwise_bytes_mean_what_the_page_says) {
+TEST(MemoryLayout, RowwiseBytesMeanWhatThePageSays) {
   const struct {
     Shape shape;
     Extent extent;
@@ -152,7 +152,7 @@ TEST(MemoryLayout, rowwise_bytes_mean_what_the_page_says) {
   }
 }
 
-TEST(MemoryLayout, the_columnwise_copy_is_the_rowwise_one_of_the_transpose) {
+TEST(MemoryLayout, TheColumnwiseCopyIsTheRowwiseOneOfTheTranspose) {
   const std::int64_t rows = 70, cols = 45;
   const Tensor values = waves({rows, cols});
   Tensor transpose = Tensor::values({cols, rows}, DType::f32);
@@ -171,7 +171,7 @@ TEST(MemoryLayout, the_columnwise_copy_is_the_rowwise_one_of_the_transpose) {
   }
 }
 
-TEST(MemoryLayout, the_sizes_of_the_page) {
+TEST(MemoryLayout, TheSizesOfThePage) {
   const auto bytes = [](const char* name, const Shape& shape, bool columnwise = false) {
     Scaling scaling = preset(name);
     scaling.columnwise = columnwise;
@@ -187,14 +187,14 @@ TEST(MemoryLayout, the_sizes_of_the_page) {
   EXPECT_EQ(bytes("fp8", {300, 1000}), 300'004);
 }
 
-TEST(MemoryLayout, a_tensor_of_nothing_has_a_scale_only_per_tensor) {
+TEST(MemoryLayout, ATensorOfNothingHasAScaleOnlyPerTensor) {
   EXPECT_EQ(quantize(waves({0, 8}).view(), preset("mxfp8")).nbytes(), 0);
   const QuantizedTensor q = quantize(waves({0, 8}).view(), preset("fp8"));
   EXPECT_EQ(q.nbytes(), 4);
   EXPECT_EQ(q.rowwise.scales.span<float>()[0], 1.0F);
 }
 
-TEST(MemoryLayout, scales_of_quantize_go_through_the_layouts) {
+TEST(MemoryLayout, ScalesOfQuantizeGoThroughTheLayouts) {
   const QuantizedTensor q = quantize(waves({130, 150}).view(), preset("mxfp8"));
   const Tensor& scales = q.rowwise.scales;
   const Tensor swizzled = to_layout(scales, ScaleLayout::swizzled_128x4);

@@ -221,9 +221,10 @@ class Quantization {
     if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
         amax_of(scaling.scale) == AmaxOf::all)
       return;
-    check_may_wait(exec_, op_,
-                   "the input cannot be checked for NaN, which a format without NaN needs; say what NaN "
-                   "becomes (nan: zero or max), or let it poison its tile (non_finite: poison)");
+    check_may_wait(
+        exec_, op_,
+        "the input cannot be checked for NaN, which a format without NaN needs; say what NaN "
+        "becomes (nan: zero or max), or let it poison its tile (non_finite: poison)");
     float found = 0;
     copy_and_wait(exec_, &found, whole_amax(AmaxOf::all), sizeof found);
     if (!std::isnan(found)) return;

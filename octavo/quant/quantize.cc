@@ -22,7 +22,7 @@ void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptio
   constexpr std::string_view kOp = "quantize";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the input holds codes, wanted float64, float32, float16 or bfloat16; use requantize for "
+        "the input holds codes; expected float64, float32, float16 or bfloat16; use requantize for "
         "codes with scales");
   check_scaling(out.scaling);
   check_same_scaling(out, kOp);

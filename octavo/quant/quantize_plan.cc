@@ -8,7 +8,7 @@ int checked_axis(const Shape& shape, const Scaling& scaling) {
   if (rank == 0) return 0;
   const int axis = scaling.axis < 0 ? scaling.axis + rank : scaling.axis;
   check(axis >= 0 && axis < rank, ErrorCode::invalid_argument, "quantize", "got axis ",
-        scaling.axis, ", wanted ", -rank, " to ", rank - 1, " for a tensor of ", rank,
+        scaling.axis, "; expected ", -rank, " to ", rank - 1, " for a tensor of ", rank,
         " dimensions");
   const bool along_last = axis == rank - 1;
   check(along_last || scaling.tile.rows == 1 || scaling.tile == Tile{0, 0},

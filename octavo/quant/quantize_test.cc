@@ -37,7 +37,7 @@ std::vector<int> bytes_of(const Tensor& tensor) {
 }
 
 // Eight float16 activations that share one scale: amax 2, scale 2 / 448, u = 224 x.
-TEST(Quantize, a_block_of_eight_by_hand) {
+TEST(Quantize, ABlockOfEightByHand) {
   const std::vector<double> x{0.50, -1.20, 0.10, 0.00, 2.00, -0.30, 0.70, -0.80};
   Tensor halves = Tensor::values({1, 8}, DType::f16);
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -67,7 +67,7 @@ TEST(Quantize, a_block_of_eight_by_hand) {
             encode_value(f16_format, 2.0 / 448.0).code);
 }
 
-TEST(Quantize, sizes_of_mxfp8) {
+TEST(Quantize, SizesOfMxfp8) {
   const Tensor large = Tensor::values({1024, 1024}, DType::bf16);
   std::memset(large.bytes().data(), 0, large.bytes().size());
   const QuantizedTensor q = quantize(large.view(), preset("mxfp8"));
@@ -81,7 +81,7 @@ TEST(Quantize, sizes_of_mxfp8) {
   EXPECT_EQ(quantize(small.view(), both).nbytes(), 2112);
 }
 
-TEST(Quantize, a_tile_larger_than_the_tensor_is_the_tensor) {
+TEST(Quantize, ATileLargerThanTheTensorIsTheTensor) {
   const Tensor x = tensor_of({1, 2, 3, 4, 5, 6}, {2, 3});
   Scaling huge{.tile = {kMost, kMost}};
   const QuantizedTensor q = quantize(x.view(), huge);
@@ -91,7 +91,7 @@ TEST(Quantize, a_tile_larger_than_the_tensor_is_the_tensor) {
   EXPECT_EQ(bytes_of(q.rowwise.scales), bytes_of(whole.rowwise.scales));
 }
 
-TEST(Quantize, dimensions_of_zero) {
+TEST(Quantize, DimensionsOfZero) {
   for (const std::string& name : preset_names()) {
     for (const Shape& shape : {Shape{0}, Shape{0, 5}, Shape{5, 0}, Shape{2, 0, 3}}) {
       Scaling scaling = preset(name);
@@ -106,7 +106,7 @@ TEST(Quantize, dimensions_of_zero) {
 }
 
 // No elements, but so many rows that their number of tiles, worked out carelessly, is negative.
-TEST(Quantize, nothing_in_an_enormous_shape) {
+TEST(Quantize, NothingInAnEnormousShape) {
   for (const Shape& shape : {Shape{kMost, 0}, Shape{0, kMost / 64}}) {
     for (const std::string& name : preset_names()) {
       View nothing = value_view(nullptr, DType::f32, {0});
@@ -128,7 +128,7 @@ TEST(Quantize, nothing_in_an_enormous_shape) {
   }
 }
 
-TEST(Quantize, refuses_shapes_that_cannot_be) {
+TEST(Quantize, RefusesShapesThatCannotBe) {
   View view = value_view(nullptr, DType::f32, {0});
   view.shape = {kMost, 4};
   view.strides = {16, 4};
@@ -140,7 +140,7 @@ TEST(Quantize, refuses_shapes_that_cannot_be) {
   expect_refused(ErrorCode::invalid_argument, "-3", [&] { (void)quantize(view, preset("mxfp8")); });
 }
 
-TEST(Quantize, refuses_null_data) {
+TEST(Quantize, RefusesNullData) {
   View view = value_view(nullptr, DType::f32, {0});
   view.shape = {2, 3};
   view.strides = {12, 4};
@@ -151,7 +151,7 @@ TEST(Quantize, refuses_null_data) {
   expect_refused(ErrorCode::invalid_argument, "null data", [&] { dequantize_into(q, view); });
 }
 
-TEST(Quantize, refuses_options_that_cannot_be) {
+TEST(Quantize, RefusesOptionsThatCannotBe) {
   const Tensor x = tensor_of({1, 2, 3, 4}, {2, 2});
   const auto refused = [&](const std::string& words, auto&& edit) {
     Scaling scaling = preset("fp8-1x128");
@@ -178,7 +178,7 @@ TEST(Quantize, refuses_options_that_cannot_be) {
                  [&] { (void)dequantize(q, DType::f32, {.threads = -1}); });
 }
 
-TEST(Quantize, a_peer_does_only_what_it_does) {
+TEST(Quantize, APeerDoesOnlyWhatItDoes) {
   const auto refused = [&](const std::string& words, const char* name, auto&& edit) {
     Scaling scaling = preset(name);
     edit(scaling.scale);
@@ -210,9 +210,9 @@ TEST(Quantize, a_peer_does_only_what_it_does) {
   });
 }
 
-TEST(Quantize, refuses_unknown_presets) {
+TEST(Quantize, RefusesUnknownPresets) {
   expect_refused(ErrorCode::invalid_argument, "nvfp4", [] { (void)preset("mxfp9"); });
-  expect_refused(ErrorCode::invalid_argument, "wanted one of", [] { (void)preset(""); });
+  expect_refused(ErrorCode::invalid_argument, "expected one of", [] { (void)preset(""); });
   expect_refused(ErrorCode::invalid_argument, "e5m2", [] { (void)preset("mxfp8:e3m4"); });
   expect_refused(ErrorCode::invalid_argument, "percentile", [] {
     Scaling scaling;
@@ -229,7 +229,7 @@ QuantizedTensor with_scales(float first, float second) {
   return quantized_from({2, 4}, preset("fp8-channel"), codes, tensor_of({first, second}, {2, 1}));
 }
 
-TEST(QuantizedFrom, refuses_negative_scales_by_tile) {
+TEST(QuantizedFrom, RefusesNegativeScalesByTile) {
   expect_refused(ErrorCode::invalid_argument, "tile (1, 0)", [] { (void)with_scales(1, -2); });
   expect_refused(ErrorCode::invalid_argument, "tile (0, 0)",
                  [] { (void)with_scales(-HUGE_VALF, 2); });
@@ -245,12 +245,12 @@ TEST(QuantizedFrom, refuses_negative_scales_by_tile) {
   });
 }
 
-TEST(QuantizedFrom, refuses_infinite_scales_by_tile) {
+TEST(QuantizedFrom, RefusesInfiniteScalesByTile) {
   expect_refused(ErrorCode::invalid_argument, "tile (1, 0) is inf",
                  [] { (void)with_scales(1, HUGE_VALF); });
 }
 
-TEST(QuantizedFrom, takes_scales_as_they_are_without_validation) {
+TEST(QuantizedFrom, TakesScalesAsTheyAreWithoutValidation) {
   Tensor codes = Tensor::codes({2, 4}, e4m3fn);
   std::memset(codes.bytes().data(), 0x38, codes.bytes().size());
   const Tensor scales = tensor_of({-2, HUGE_VALF}, {2, 1});
@@ -264,7 +264,7 @@ TEST(QuantizedFrom, takes_scales_as_they_are_without_validation) {
                  [&] { (void)made(preset("fp8")); });
 }
 
-TEST(QuantizedFrom, NaN_and_zero_scales_decode_as_they_are) {
+TEST(QuantizedFrom, NaNAndZeroScalesDecodeAsTheyAre) {
   const Tensor back = dequantize(with_scales(std::nanf(""), 0.0F));
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_TRUE(std::isnan(back.span<float>()[i]));
@@ -272,13 +272,13 @@ TEST(QuantizedFrom, NaN_and_zero_scales_decode_as_they_are) {
   }
 }
 
-TEST(QuantizedFrom, refuses_what_does_not_fit) {
+TEST(QuantizedFrom, RefusesWhatDoesNotFit) {
   const Tensor codes = Tensor::codes({2, 4}, e4m3fn);
   const Scaling scaling = preset("fp8-channel");
   expect_refused(ErrorCode::invalid_argument, "scales have shape", [&] {
     (void)quantized_from({2, 4}, scaling, codes, tensor_of({1, 1, 1}, {3, 1}));
   });
-  expect_refused(ErrorCode::invalid_argument, "wanted that of the tensor", [&] {
+  expect_refused(ErrorCode::invalid_argument, "expected that of the tensor", [&] {
     (void)quantized_from({4, 2}, scaling, codes, tensor_of({1, 1}, {2, 1}));
   });
   expect_refused(ErrorCode::invalid_argument, "e5m2", [&] {

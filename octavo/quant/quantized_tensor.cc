@@ -173,9 +173,9 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   need(codes.dtype() == DType::code && codes.format() == scaling.format,
        "the codes are not codes of ", format_name(scaling.format));
   need(codes.shape() == shape, "the codes have shape ", to_string(codes.shape()),
-       ", wanted that of the tensor, ", to_string(shape));
+       "; expected that of the tensor, ", to_string(shape));
   const Shape grid = scale_shape(shape, scaling);
-  need(scales.shape() == grid, "the scales have shape ", to_string(scales.shape()), ", wanted ",
+  need(scales.shape() == grid, "the scales have shape ", to_string(scales.shape()), "; expected ",
        to_string(grid), " for ", describe(scaling), " of ", to_string(shape));
   const View wanted = scales_like({0}, scaling.scale.format);
   need(scales.dtype() == wanted.dtype &&
@@ -183,7 +183,7 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
        "the scales are ",
        scales.dtype() == DType::code ? format_name(scales.format())
                                      : std::string(dtype_name(scales.dtype())),
-       ", wanted ", name_of(scaling.scale.format));
+       "; expected ", name_of(scaling.scale.format));
   const bool two_levels = scaling.scale.format == ScaleFormat::e4m3_f32;
   need(two_levels == (tensor_scale.owner() != nullptr),
        two_levels ? "scales of e4m3 come with one f32 scale of the tensor, and there is none"
@@ -196,7 +196,7 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
                            : lies(ScaleOrder::row_major) ? ScaleOrder::row_major
                                                          : ScaleOrder::col_major;
   need(lies(order),
-       "the scales have gaps between them, wanted them contiguous: row-major, or "
+       "the scales have gaps between them; expected them contiguous: row-major, or "
        "column-major with all dimensions but the last as one");
   if (validate) check_each(scales, "scale", scaling.scale.arith, stream);
   if (two_levels) {

@@ -34,7 +34,7 @@ Scaling with_min_amax(Scaling scaling, float min_amax) {
 Scaling block_scaling(const Float8BlockOptions& options) {
   check(options.block_dims == 1 || options.block_dims == 2, ErrorCode::invalid_argument,
         "Float8BlockQuantizer", "got block_dims = ", options.block_dims,
-        ", wanted 1 (1 x 128) or 2 (128 x 128)");
+        "; expected 1 (1 x 128) or 2 (128 x 128)");
   return with_min_amax(
       te_scaling(options.format, block_tile(kBlock, options.block_dims == 2), ScaleFormat::f32,
                  options.power_of_two, options.rowwise, options.columnwise),
@@ -62,10 +62,10 @@ float* one_float(const View& view, std::string_view what, bool written) {
   check(view.data != nullptr, ErrorCode::invalid_argument, kOp, what,
         " has no memory (null data); give one float32 that outlives the quantizer");
   check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, what, " is ",
-        view.dtype == DType::code ? "codes" : dtype_name(view.dtype), ", wanted float32");
+        view.dtype == DType::code ? "codes" : dtype_name(view.dtype), "; expected float32");
   if (element_count(view.shape) != 1)
     fail(ErrorCode::invalid_argument, kOp, what, " has shape ", to_string(view.shape),
-         ", wanted one element; give each tensor's quantizer its own");
+         "; expected one element; give each tensor's quantizer its own");
   check(reinterpret_cast<std::uintptr_t>(view.data) % alignof(float) == 0,
         ErrorCode::invalid_argument, kOp, what, " is not aligned to ", alignof(float), " bytes");
   check(!written || !view.read_only, ErrorCode::invalid_argument, kOp, what,
@@ -81,7 +81,7 @@ void Quantizer::set_usage(std::optional<bool> rowwise, std::optional<bool> colum
   const bool row = rowwise.value_or(scaling_.rowwise),
              column = columnwise.value_or(scaling_.columnwise);
   check(row || column, ErrorCode::invalid_argument, name(),
-        "got a usage of neither copy, wanted rowwise or columnwise or both");
+        "got a usage of neither copy; expected rowwise or columnwise or both");
   scaling_.rowwise = row;
   scaling_.columnwise = column;
 }
@@ -103,7 +103,7 @@ void Quantizer::quantize_into(const View& values, QuantizedTensor& out,
   theirs.encode.seed = scaling_.encode.seed;  // a new step's draws, into the same memory
   if (theirs != scaling_)
     fail(ErrorCode::invalid_argument, name(), "the result is for (", describe(out.scaling),
-         "), wanted (", describe(scaling_), "); make one with make_empty");
+         "); expected (", describe(scaling_), "); make one with make_empty");
   out.scaling = scaling_;
   fill(values, out, options);
 }
@@ -142,7 +142,7 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
   // Not checked on a device: that would synchronize.
   if (device_.kind == DeviceKind::cpu)
     check(*inv_scale_ > 0.0F && is_finite(*inv_scale_), ErrorCode::invalid_argument, name(),
-          "inv_scale is ", *inv_scale_, ", wanted a positive, finite number; reset it to 1");
+          "inv_scale is ", *inv_scale_, "; expected a positive, finite number; reset it to 1");
   QuantizeOptions given = options;
   given.given_inv_scale = inv_scale_;
   if (options.amax == nullptr && gathers_) {

@@ -67,7 +67,7 @@ struct DelayedFixture {
   Float8Quantizer quantizer{{.inv_scale = inv_scale.view(), .amax = amax.view()}};
 };
 
-TEST(Float8Quantizer, takes_its_scale_from_the_caller_and_gathers_the_amax) {
+TEST(Float8Quantizer, TakesItsScaleFromTheCallerAndGathersTheAmax) {
   DelayedFixture f;
   const QuantizedTensor q = f.quantizer.quantize(values_of({1, 3}, {1, -3, 0.5F}).view());
   EXPECT_EQ(bytes_of(q.rowwise.codes), (std::vector<std::uint8_t>{0x40, 0xCC, 0x38}));  // 2, -6, 1
@@ -85,7 +85,7 @@ TEST(Float8Quantizer, takes_its_scale_from_the_caller_and_gathers_the_amax) {
   EXPECT_EQ(f.amax.span<float>()[0], 300.0F);
 }
 
-TEST(Float8Quantizer, what_the_old_scale_is_too_large_for_saturates) {
+TEST(Float8Quantizer, WhatTheOldScaleIsTooLargeForSaturates) {
   DelayedFixture f;
   const QuantizedTensor q = f.quantizer.quantize(values_of({4}, {1000, -kInf, kNan, -kNan}).view());
   EXPECT_EQ(bytes_of(q.rowwise.codes), (std::vector<std::uint8_t>{0x7E, 0xFE, 0x7F, 0x7F}));
@@ -93,7 +93,7 @@ TEST(Float8Quantizer, what_the_old_scale_is_too_large_for_saturates) {
   EXPECT_EQ(scale_of(q.rowwise), 0.5F);
 }
 
-TEST(Float8Quantizer, steps_with_a_history) {
+TEST(Float8Quantizer, StepsWithAHistory) {
   const Tensor history = Tensor::values({3, 2}, DType::f32),
                inv_scale = Tensor::values({2}, DType::f32);
   const DelayedState state{history.view(), inv_scale.view(), {}, {}};
@@ -111,16 +111,16 @@ TEST(Float8Quantizer, steps_with_a_history) {
   EXPECT_EQ(inv_scale.span<float>()[0], 1.0F);
 }
 
-TEST(Float8Quantizer, refuses_state_it_cannot_use) {
+TEST(Float8Quantizer, RefusesStateItCannotUse) {
   const Tensor good = values_of({1}, {1}), two = values_of({2}, {1, 1});
   const auto with = [&](const View& inv_scale, const View& amax) {
     return [=] { (void)Float8Quantizer({.inv_scale = inv_scale, .amax = amax}); };
   };
   refuses(with({}, good.view()), "inv_scale has no memory");
   refuses(with(good.view(), {}), "amax has no memory");
-  refuses(with(two.view(), good.view()), "inv_scale has shape [2], wanted one");
+  refuses(with(two.view(), good.view()), "inv_scale has shape [2]; expected one");
   refuses(with(good.view(), as_read_only(good.view())), "amax is read-only");
-  refuses(with(Tensor::values({1}, DType::f64).view(), good.view()), "float64, wanted float32",
+  refuses(with(Tensor::values({1}, DType::f64).view(), good.view()), "float64; expected float32",
           ErrorCode::wrong_type);
   for (const float bad : {0.0F, -1.0F, kInf, kNan}) {
     DelayedFixture f;
@@ -130,7 +130,7 @@ TEST(Float8Quantizer, refuses_state_it_cannot_use) {
   }
 }
 
-TEST(Float8CurrentScalingQuantizer, by_hand) {
+TEST(Float8CurrentScalingQuantizer, ByHand) {
   const Tensor seven = values_of({1, 3}, {1, -7, 0.25F}), three = values_of({2}, {3, 1});
   Float8CurrentScalingQuantizer plain;
   const QuantizedTensor q = plain.quantize(seven.view());
@@ -149,7 +149,7 @@ TEST(Float8CurrentScalingQuantizer, by_hand) {
   EXPECT_EQ(scale_of(plain.quantize(values_of({1, 2}, {kNan, 7}).view()).rowwise), 1.0F / 64);
 }
 
-TEST(Float8CurrentScalingQuantizer, shares_its_amax) {
+TEST(Float8CurrentScalingQuantizer, SharesItsAmax) {
   float seen = 0;
   Float8CurrentScalingQuantizer quantizer({.reduce_amax = [&](float amax) {
     seen = amax;
@@ -171,7 +171,7 @@ TEST(Float8CurrentScalingQuantizer, shares_its_amax) {
   }
 }
 
-TEST(Float8BlockQuantizer, has_tiles_of_128) {
+TEST(Float8BlockQuantizer, HasTilesOf128) {
   const Tensor values = ramp({3, 300});
   Float8BlockQuantizer rows({.power_of_two = false, .block_dims = 1});
   const QuantizedTensor one = rows.quantize(values.view());
@@ -195,7 +195,7 @@ TEST(Float8BlockQuantizer, has_tiles_of_128) {
   refuses([] { Float8BlockQuantizer({.min_amax = -1}); }, "min_amax");
 }
 
-TEST(MXFP8Quantizer, of_a_small_weight) {
+TEST(MXFP8Quantizer, OfASmallWeight) {
   const Tensor values = ramp({32, 32});
   MXFP8Quantizer quantizer;
   const QuantizedTensor q = quantizer.quantize(values.view());
@@ -216,7 +216,7 @@ TEST(MXFP8Quantizer, of_a_small_weight) {
   EXPECT_EQ(bytes_of(two.columnwise.codes), transposed_bytes(two.rowwise.codes));
 }
 
-TEST(NVFP4Quantizer, has_two_levels_of_scales) {
+TEST(NVFP4Quantizer, HasTwoLevelsOfScales) {
   const Tensor values = ramp({32, 48});
   NVFP4Quantizer quantizer;
   const QuantizedTensor q = quantizer.quantize(values.view());
@@ -231,7 +231,7 @@ TEST(NVFP4Quantizer, has_two_levels_of_scales) {
   EXPECT_EQ(weights.quantize(values.view()).rowwise.scales.shape(), (Shape{2, 3}));
 }
 
-TEST(NVFP4Quantizer, a_fault_poisons_its_tile_and_no_other) {
+TEST(NVFP4Quantizer, AFaultPoisonsItsTileAndNoOther) {
   NVFP4Quantizer quantizer({.columnwise = false});
   const Tensor values = ramp({4, 32});
   const QuantizedTensor clean = quantizer.quantize(values.view());
@@ -250,7 +250,7 @@ TEST(NVFP4Quantizer, a_fault_poisons_its_tile_and_no_other) {
   }
 }
 
-TEST(NVFP4Quantizer, transforms_the_columnwise_copy_only) {
+TEST(NVFP4Quantizer, TransformsTheColumnwiseCopyOnly) {
   const Tensor values = ramp({32, 48});
   NVFP4Quantizer plain, rotated({.with_rht = true});
   const QuantizedTensor a = plain.quantize(values.view()), b = rotated.quantize(values.view());
@@ -260,7 +260,7 @@ TEST(NVFP4Quantizer, transforms_the_columnwise_copy_only) {
   refuses([] { NVFP4Quantizer({.with_rht = true, .two_dimensional = true}); }, "with_rht");
 }
 
-TEST(NVFP4Quantizer, a_seed_decides_the_draws) {
+TEST(NVFP4Quantizer, ASeedDecidesTheDraws) {
   const Tensor values = ramp({16, 64});
   NVFP4Quantizer quantizer({.columnwise = false, .stochastic_rounding = true, .seed = 1});
   QuantizedTensor q = quantizer.quantize(values.view());
@@ -272,7 +272,7 @@ TEST(NVFP4Quantizer, a_seed_decides_the_draws) {
   EXPECT_EQ(q.scaling.encode.seed, 2u);
 }
 
-TEST(Float8Quantizer, gathers_nothing_where_it_is_told) {
+TEST(Float8Quantizer, GathersNothingWhereItIsTold) {
   DelayedFixture f;
   f.quantizer.set_gathers(false);
   float apart = 0;
@@ -285,7 +285,7 @@ TEST(Float8Quantizer, gathers_nothing_where_it_is_told) {
   EXPECT_EQ(f.amax.span<float>()[0], 5.0F);
 }
 
-TEST(Quantizer, a_clone_goes_its_own_way_with_the_same_state) {
+TEST(Quantizer, ACloneGoesItsOwnWayWithTheSameState) {
   DelayedFixture f;
   const std::unique_ptr<Quantizer> other = f.quantizer.clone();
   other->set_usage(std::nullopt, false);
@@ -295,7 +295,7 @@ TEST(Quantizer, a_clone_goes_its_own_way_with_the_same_state) {
   EXPECT_EQ(f.amax.span<float>()[0], 5.0F);
 }
 
-TEST(Quantizer, makes_the_copies_it_is_asked_for) {
+TEST(Quantizer, MakesTheCopiesItIsAskedFor) {
   const Tensor values = ramp({8, 64});
   MXFP8Quantizer quantizer;
   const QuantizedTensor both = quantizer.quantize(values.view());
@@ -316,7 +316,7 @@ TEST(Quantizer, makes_the_copies_it_is_asked_for) {
   refuses([] { MXFP8Quantizer({.format = e8m0fnu}); }, "unsigned");
 }
 
-TEST(Quantizer, knows_its_name) {
+TEST(Quantizer, KnowsItsName) {
   const Tensor one = values_of({1}, {1});
   EXPECT_EQ(Float8Quantizer({.inv_scale = one.view(), .amax = one.view()}).name(),
             "Float8Quantizer");
@@ -326,7 +326,7 @@ TEST(Quantizer, knows_its_name) {
   EXPECT_EQ(NVFP4Quantizer().name(), "NVFP4Quantizer");
 }
 
-TEST(Quantizer, empty_tensors) {
+TEST(Quantizer, EmptyTensors) {
   const Tensor none = Tensor::values({0, 64}, DType::f32);
   DelayedFixture f;
   EXPECT_EQ(scale_of(f.quantizer.quantize(none.view()).rowwise), 0.5F);

@@ -34,7 +34,7 @@ Enum find(std::span<const std::string_view> names, std::string_view name, std::s
     if (names[i] == name) return static_cast<Enum>(i);
     known += text(i ? ", " : "", names[i]);
   }
-  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "', wanted one of ", known);
+  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "'; expected one of ", known);
 }
 
 struct Preset {
@@ -79,14 +79,14 @@ void check_peer(const ScaleSpec& scale) {
     fail(ErrorCode::invalid_argument, "scaling", "arith ", name_of(arith), " ", parts...);
   };
   if (scale.format == ScaleFormat::bf16 || scale.format == ScaleFormat::f16)
-    wrong("has no scales of ", name_of(scale.format), ", wanted f32, e8m0 or e4m3+f32");
+    wrong("has no scales of ", name_of(scale.format), "; expected f32, e8m0 or e4m3+f32");
   const bool by_torchao = arith == Arith::torchao || arith == Arith::torchao_inference;
   const bool with_powers = arith == Arith::te || arith == Arith::torchao;
   if (scale.format == ScaleFormat::e8m0 && scale.rule != ScaleRule::rceil && !by_torchao)
-    wrong("has no rule ", name_of(scale.rule), " for e8m0 scales, wanted rceil");
+    wrong("has no rule ", name_of(scale.rule), " for e8m0 scales; expected rceil");
   if (scale.format == ScaleFormat::f32 && scale.rule != ScaleRule::f32 &&
       !(with_powers && scale.rule == ScaleRule::rceil))
-    wrong("has no rule ", name_of(scale.rule), " for f32 scales, wanted f32",
+    wrong("has no rule ", name_of(scale.rule), " for f32 scales; expected f32",
           with_powers ? " or rceil" : "");
   if (scale.margin != 0 && !(arith == Arith::te && scale.format == ScaleFormat::f32))
     wrong("has no margin here, got ", scale.margin);
@@ -102,7 +102,7 @@ Scaling preset(std::string_view name) {
     if (colon != std::string_view::npos) {
       const std::string_view format = name.substr(colon + 1);
       check(lists(known.formats, format), ErrorCode::invalid_argument, "preset", "got '",
-            shown(name), "', wanted '", known.name, ":' and one of: ", known.formats,
+            shown(name), "'; expected '", known.name, ":' and one of: ", known.formats,
             "; build a Scaling for other element formats");
       scaling.format = parse_format(format);
     }
@@ -110,7 +110,7 @@ Scaling preset(std::string_view name) {
   }
   std::string names;
   for (const Preset& known : kPresets) names += text(names.empty() ? "" : ", ", known.name);
-  fail(ErrorCode::invalid_argument, "preset", "got '", shown(name), "', wanted one of ", names);
+  fail(ErrorCode::invalid_argument, "preset", "got '", shown(name), "'; expected one of ", names);
 }
 
 std::vector<std::string> preset_names() {
@@ -166,38 +166,38 @@ void check_scaling(const Scaling& scaling) {
     wrong("the element format cannot be: ", *problem);
   if (!scaling.format.is_signed)
     wrong("got the unsigned format ", format_name(scaling.format),
-          ", wanted a signed one: values have signs");
+          "; expected a signed one: values have signs");
   const double max = max_value(scaling.format);
   if (max < 0x1p-60 || max > 0x1p60)
     wrong("the largest ", format_name(scaling.format), " is ", max,
-          ", and scales are f32: wanted between 2^-60 and 2^60");
+          ", and scales are f32: expected between 2^-60 and 2^60");
   if (scaling.tile.rows < 0 || scaling.tile.cols < 0)
     wrong("got a tile of ", scaling.tile.rows, "x", scaling.tile.cols,
-          ", wanted sizes of 1 or more, or 0 for the whole extent");
+          "; expected sizes of 1 or more, or 0 for the whole extent");
   const ScaleSpec& scale = scaling.scale;
   if (scale.format == ScaleFormat::e8m0 && !is_power_of_two_rule(scale.rule))
-    wrong("e8m0 scales are powers of two; wanted rule rceil, floor, ceil or even");
+    wrong("e8m0 scales are powers of two; expected rule rceil, floor, ceil or even");
   if (scale.format == ScaleFormat::e4m3_f32 && is_power_of_two_rule(scale.rule))
     wrong("e4m3+f32 scales take the rule f32, got ", name_of(scale.rule));
   if (scale.format == ScaleFormat::e4m3_f32 && scaling.tile == Tile{0, 0})
     wrong(
-        "e4m3+f32 has a scale per tile besides the tensor's; wanted a tile smaller than the "
+        "e4m3+f32 has a scale per tile besides the tensor's; expected a tile smaller than the "
         "tensor, such as 1x16");
   if (scale.margin < -kMaxMargin || scale.margin > kMaxMargin)
-    wrong("got margin ", scale.margin, ", wanted ", -kMaxMargin, " to ", kMaxMargin);
+    wrong("got margin ", scale.margin, "; expected ", -kMaxMargin, " to ", kMaxMargin);
   check_peer(scale);
   if (!(scale.min_amax >= 0.0F) || scale.min_amax > 1e30F)
-    wrong("got min_amax ", scale.min_amax, ", wanted 0 to 1e30");
+    wrong("got min_amax ", scale.min_amax, "; expected 0 to 1e30");
   if (scaling.policy == AmaxPolicy::percentile &&
       !(scaling.percentile > 0.0 && scaling.percentile <= 100.0))
-    wrong("got percentile ", scaling.percentile, ", wanted more than 0 and at most 100");
+    wrong("got percentile ", scaling.percentile, "; expected more than 0 and at most 100");
   if (scaling.scale_order == ScaleOrder::col_major && scaling.axis != -1)
     wrong("got scale_order col_major along axis ", scaling.axis,
-          "; it is for tiles along the last dimension, wanted axis -1 or row_major");
+          "; it is for tiles along the last dimension; expected axis -1 or row_major");
   if (!scaling.rowwise && !scaling.columnwise)
-    wrong("neither rowwise nor columnwise is wanted; ask for one at least");
+    wrong("neither rowwise nor columnwise is expected; ask for one at least");
   if (scaling.encode.stochastic_bits < 1 || scaling.encode.stochastic_bits > kMaxStochasticBits)
-    wrong("got stochastic_bits ", scaling.encode.stochastic_bits, ", wanted 1 to ",
+    wrong("got stochastic_bits ", scaling.encode.stochastic_bits, "; expected 1 to ",
           kMaxStochasticBits);
 }
 
@@ -231,7 +231,7 @@ Tile parse_tile(std::string_view name) {
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
     check(error == std::errc{} && end == digits.end() && value > 0, ErrorCode::invalid_argument,
           "tile", "got '", shown(name),
-          "', wanted tensor, row, column or rows and columns such as 1x32 and 128x128");
+          "'; expected tensor, row, column or rows and columns such as 1x32 and 128x128");
     return value;
   };
   const std::size_t cross = std::min(name.find('x'), name.size());
@@ -244,14 +244,14 @@ void parse_amax_policy(std::string_view name, Scaling& scaling) {
   const auto policy = find<AmaxPolicy>(kPolicies, name.substr(0, colon), "policy");
   const bool wants_number = policy == AmaxPolicy::percentile;
   check(wants_number == (colon != std::string_view::npos), ErrorCode::invalid_argument, "policy",
-        "got '", shown(name), "', wanted max, mse or percentile:P with P in (0, 100]");
+        "got '", shown(name), "'; expected max, mse or percentile:P with P in (0, 100]");
   if (wants_number) {
     const std::string_view digits = name.substr(colon + 1);
     double value = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
     check(error == std::errc{} && end == digits.end() && value > 0 && value <= 100,
           ErrorCode::invalid_argument, "policy", "got '", shown(name),
-          "', wanted percentile:P with P in (0, 100]");
+          "'; expected percentile:P with P in (0, 100]");
     scaling.percentile = value;
   }
   scaling.policy = policy;

@@ -18,13 +18,13 @@ Number parse_number(std::string_view key, std::string_view value) {
   Number number{};
   const auto [end, error] = std::from_chars(value.begin(), value.end(), number);
   check(error == std::errc{} && end == value.end(), ErrorCode::invalid_argument, kOp, "got ", key,
-        "=", shown(value), ", wanted a number");
+        "=", shown(value), "; expected a number");
   return number;
 }
 
 bool parse_flag(std::string_view key, std::string_view value) {
   check(value == "0" || value == "1", ErrorCode::invalid_argument, kOp, "got ", key, "=",
-        shown(value), ", wanted 0 or 1");
+        shown(value), "; expected 0 or 1");
   return value == "1";
 }
 
@@ -41,7 +41,7 @@ template <typename Enum>
 Enum parse_choice(std::string_view key, std::string_view value, int most) {
   const int number = parse_number<int>(key, value);
   check(number >= 0 && number <= most, ErrorCode::invalid_argument, kOp, "got ", key, "=", number,
-        ", wanted 0 to ", most);
+        "; expected 0 to ", most);
   return static_cast<Enum>(number);
 }
 
@@ -51,7 +51,7 @@ void set_field(Scaling& s, std::string_view key, std::string_view value) {
   } else if (key == "tile") {
     const std::size_t by = value.find('x');
     check(by != std::string_view::npos, ErrorCode::invalid_argument, kOp, "got tile=", shown(value),
-          ", wanted ROWSxCOLS");
+          "; expected ROWSxCOLS");
     s.tile = {parse_number<std::int64_t>(key, value.substr(0, by)),
               parse_number<std::int64_t>(key, value.substr(by + 1))};
   } else if (key == "axis") {
@@ -155,7 +155,7 @@ Scaling parse_scaling(std::string_view line) {
     line.remove_prefix(std::min(end + 1, line.size()));
     const std::size_t equals = field.find('=');
     check(equals != std::string_view::npos, ErrorCode::invalid_argument, kOp, "got '", shown(field),
-          "', wanted key=value");
+          "'; expected key=value");
     const std::string_view key = field.substr(0, equals);
     check(seen.insert(key).second, ErrorCode::invalid_argument, kOp, "'", shown(key),
           "' comes twice");

@@ -9,7 +9,7 @@ using Made = std::shared_ptr<Quantizer>;
 
 Made make(const DelayedScaling& /*recipe*/, const Format& /*format*/, const QuantizerRole& role) {
   fail(ErrorCode::invalid_argument, "DelayedScaling", "the quantizer of ", name_of(role.tensor),
-       " has state, wanted memory for it; make a QuantizerSet");
+       " has state; expected memory for it; make a QuantizerSet");
 }
 
 Made make(const Float8CurrentScaling& recipe, const Format& format, const QuantizerRole& role) {
@@ -47,7 +47,7 @@ Made make(const CustomRecipe& recipe, const Format& /*format*/, const QuantizerR
   Made made = (*recipe.qfactory)(role);
   check(made != nullptr, ErrorCode::invalid_argument, "CustomRecipe",
         "qfactory gave no quantizer for ", role.module_type, "'s ", name_of(role.tensor),
-        ", wanted one for each role");
+        "; expected one for each role");
   return made;
 }
 

@@ -103,7 +103,7 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::at(std::string_view key) const {
   for (const Direction direction : {Direction::forward, Direction::backward})
     if (key == name_of(direction)) return set(direction);
   fail(ErrorCode::invalid_argument, "quantizers", "got \"", shown(key),
-       "\", wanted scaling_fwd or scaling_bwd");
+       "\"; expected scaling_fwd or scaling_bwd");
 }
 
 }  // namespace octavo

@@ -57,7 +57,7 @@ std::vector<float> saved_numbers(const View& saved, const Shape& wanted, std::st
                     saved.shape[wanted.rank() - 1] == wanted[wanted.rank() - 1];
   if (!fits || saved.dtype != DType::f32 || !is_dense(saved))
     fail(ErrorCode::unsupported, "QuantizerSet", "got a saved ", part, " of shape ",
-         to_string(saved.shape), ", wanted float32 of ", to_string(wanted));
+         to_string(saved.shape), "; expected float32 of ", to_string(wanted));
   return read(saved, stream);
 }
 
@@ -160,11 +160,11 @@ void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void
     factors = saved_numbers(inv_scale, inv_scale_.shape(), "scale", stream);
   for (const float amax : history)
     check(!(amax < 0.0F), ErrorCode::unsupported, "QuantizerSet", "got a saved amax_history with ",
-          amax, ", wanted magnitudes");
+          amax, "; expected magnitudes");
   for (const float factor : factors) {
     check(factor > 0.0F && std::isfinite(factor) && std::isfinite(1.0F / factor),
           ErrorCode::unsupported, "QuantizerSet", "got a saved scale of ", factor,
-          ", wanted positive, finite numbers");
+          "; expected positive, finite numbers");
     reciprocals.push_back(1.0F / factor);
   }
   if (!history.empty())
@@ -236,7 +236,7 @@ void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const Delay
     next[slot] = (*recipe.scaling_factor_compute_algo)(amax, inv_scale[slot], largest);
     check(next[slot] > 0.0F && std::isfinite(next[slot]) && std::isfinite(1.0F / next[slot]),
           ErrorCode::invalid_argument, "DelayedScaling", "scaling_factor_compute_algo gave ",
-          next[slot], ", wanted a positive, finite number");
+          next[slot], "; expected a positive, finite number");
   }
   update_delayed({.history = history_.view(), .inv_scale = unseen.view(), .scale = {}, .calls = {}},
                  rule);

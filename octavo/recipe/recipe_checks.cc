@@ -23,7 +23,7 @@ void check_fp8(RecipeFormat format, std::string_view recipe) {
        "got fp8_format = E5M2: pure E5M2 training is not supported, two bits of mantissa are too "
        "few for weights and activations; use HYBRID or E4M3");
   need(format != RecipeFormat::E2M1, recipe,
-       "got fp8_format = E2M1, wanted E4M3 or HYBRID; FP4 is NVFP4BlockScaling");
+       "got fp8_format = E2M1; expected E4M3 or HYBRID; FP4 is NVFP4BlockScaling");
 }
 
 void check_params(const std::optional<QParams>& params, std::string_view field,
@@ -35,7 +35,7 @@ void check_params(const std::optional<QParams>& params, std::string_view field,
        " asks for a Hadamard transform, stochastic rounding or FP4 tiles, which are "
        "NVFP4BlockScaling's; leave them false");
   need(std::isfinite(params->amax_epsilon) && params->amax_epsilon >= 0.0F, recipe, field,
-       " has amax_epsilon = ", params->amax_epsilon, ", wanted a finite number of at least zero");
+       " has amax_epsilon = ", params->amax_epsilon, "; expected a finite number of at least zero");
 }
 
 template <typename Struct>
@@ -48,7 +48,7 @@ void check_all_params(const Struct& recipe, std::string_view name) {
 template <typename Struct>
 void check_accumulator(const Struct& recipe, std::string_view name) {
   need(recipe.accumulator != Accumulator::f64, name,
-       "got accumulator = float64, which sums values, wanted native, float32, float16 or "
+       "got accumulator = float64, which sums values; expected native, float32, float16 or "
        "hopper_fp8");
   need(recipe.accumulator != Accumulator::hopper_fp8 || !std::is_same_v<Struct, NVFP4BlockScaling>,
        name, "got accumulator = hopper_fp8, which multiplies e4m3 and e5m2; leave it native");
@@ -56,10 +56,10 @@ void check_accumulator(const Struct& recipe, std::string_view name) {
 
 void check_recipe(const DelayedScaling& recipe, std::string_view name) {
   check_fp8(recipe.fp8_format, name);
-  need(std::abs(recipe.margin) <= kMaxMargin, name, "got margin = ", recipe.margin, ", wanted -",
+  need(std::abs(recipe.margin) <= kMaxMargin, name, "got margin = ", recipe.margin, "; expected -",
        kMaxMargin, " to ", kMaxMargin);
   need(recipe.amax_history_len >= 1 && recipe.amax_history_len <= kMaxHistory, name,
-       "got amax_history_len = ", recipe.amax_history_len, ", wanted 1 to ", kMaxHistory);
+       "got amax_history_len = ", recipe.amax_history_len, "; expected 1 to ", kMaxHistory);
   need(!recipe.amax_compute_function || *recipe.amax_compute_function, name,
        "amax_compute_function is empty; leave the pointer null for amax_compute_algo");
   need(!recipe.scaling_factor_compute_algo || *recipe.scaling_factor_compute_algo, name,
@@ -81,7 +81,7 @@ void check_recipe(const Float8BlockScaling& recipe, std::string_view name) {
             grad = recipe.grad_block_scaling_dim;
   for (const int dim : {x, w, grad})
     need(dim == 1 || dim == 2, name, "got a block scaling dim of ", dim,
-         ", wanted 1 (1 x 128) or 2 (128 x 128)");
+         "; expected 1 (1 x 128) or 2 (128 x 128)");
   need(x + w < 4 && w + grad < 4 && grad + x < 4, name, "got x, w and grad block scaling dims of ",
        x, ", ", w, " and ", grad,
        ": two operands of a product have 128 x 128 tiles; give at most one of them 2");
@@ -95,15 +95,15 @@ void check_recipe(const Float8BlockScaling& recipe, std::string_view name) {
 void check_recipe(const MXFP8BlockScaling& recipe, std::string_view name) {
   check_fp8(recipe.fp8_format, name);
   need(recipe.margin == 0, name, "got margin = ", recipe.margin,
-       ", wanted 0: a tile's scale is made for that tile and needs no room; margins are "
+       "; expected 0: a tile's scale is made for that tile and needs no room; margins are "
        "DelayedScaling's");
 }
 
 void check_recipe(const NVFP4BlockScaling& recipe, std::string_view name) {
   need(recipe.fp4_format == RecipeFormat::E2M1, name,
-       "got fp4_format = ", name_of(recipe.fp4_format), ", wanted E2M1");
+       "got fp4_format = ", name_of(recipe.fp4_format), "; expected E2M1");
   need(recipe.fp8_format == RecipeFormat::E4M3, name,
-       "got fp8_format = ", name_of(recipe.fp8_format), ", wanted E4M3, which its scales are");
+       "got fp8_format = ", name_of(recipe.fp8_format), "; expected E4M3, which its scales are");
   offered(!recipe.row_scaled_activation, name,
           "row_scaled_activation is not offered; leave it false for one f32 scale per tensor");
   offered(recipe.nvfp4_4over6 == "none", name, "got nvfp4_4over6 = \"", shown(recipe.nvfp4_4over6),

@@ -169,9 +169,9 @@ TEST(Recipe, FieldsThatCannotBe) {
   expect_invalid(Float8BlockScaling{.fp8_format = RecipeFormat::E5M2}, pure);
   expect_invalid(MXFP8BlockScaling{.fp8_format = RecipeFormat::E5M2}, pure);
   expect_invalid(MXFP8BlockScaling{.fp8_format = RecipeFormat::E2M1}, "NVFP4BlockScaling");
-  expect_invalid(MXFP8BlockScaling{.margin = 1}, "margin = 1, wanted 0");
+  expect_invalid(MXFP8BlockScaling{.margin = 1}, "margin = 1; expected 0");
   expect_invalid(DelayedScaling{.margin = 200}, "margin = 200");
-  expect_invalid(DelayedScaling{.amax_history_len = 0}, "amax_history_len = 0, wanted 1 to 1024");
+  expect_invalid(DelayedScaling{.amax_history_len = 0}, "amax_history_len = 0; expected 1 to 1024");
   expect_invalid(DelayedScaling{.amax_history_len = 1025}, "amax_history_len = 1025");
   expect_invalid(DelayedScaling{.backward_override = BackwardOverride::dequantized},
                  "backward_override = dequantized");

@@ -233,9 +233,9 @@ struct Subject {
 std::vector<AttentionRungError> measure_attention(const View& q, const View& k, const View& v,
                                                   const AttentionErrorOptions& options) {
   check(q.shape.rank() == 4, ErrorCode::invalid_argument, kOp, "Q has shape ", to_string(q.shape),
-        ", wanted [batch, heads, tokens, size]");
+        "; expected [batch, heads, tokens, size]");
   check(options.rows >= 0, ErrorCode::invalid_argument, kOp, "got rows = ", options.rows,
-        ", wanted 0 for all, or how many of each head");
+        "; expected 0 for all, or how many of each head");
   Subject subject{.q = q,
                   .k = k,
                   .v = v,

@@ -44,7 +44,7 @@ AttentionSampleInputs sample_attention(AttentionSample sample, std::int64_t head
                                        std::int64_t tokens, std::int64_t head_size,
                                        std::uint64_t seed) {
   check(heads > 0 && tokens > 0 && head_size > 0, ErrorCode::invalid_argument, kOp, "got ", heads,
-        " heads of ", tokens, " tokens of size ", head_size, ", wanted at least 1 of each");
+        " heads of ", tokens, " tokens of size ", head_size, "; expected at least 1 of each");
   const Shape shape{1, heads, tokens, head_size};
   const std::size_t step = std::max<std::size_t>(1, static_cast<std::size_t>(head_size) / 4);
   const std::uint64_t first = seed * 3;
@@ -70,7 +70,7 @@ AttentionSample parse_attention_sample(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return static_cast<AttentionSample>(i);
   fail(ErrorCode::invalid_argument, kOp, "got inputs '", shown(name),
-       "', wanted normal, outlier, peaked or biased");
+       "'; expected normal, outlier, peaked or biased");
 }
 
 }  // namespace octavo

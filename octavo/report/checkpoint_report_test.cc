@@ -180,7 +180,7 @@ TEST(Advice, SeesRangeThatOneScaleCannotHold) {
 }
 
 // The same text whether the document is made or not, with and without tensors.
-TEST(CheckpointReport, json_in_pieces_is_the_document) {
+TEST(CheckpointReport, JsonInPiecesIsTheDocument) {
   for (const bool empty : {false, true}) {
     CheckpointReport report = testing::sample_report(3, "mxfp8");
     if (empty) report.tensors.clear();
@@ -205,7 +205,7 @@ TEST(CheckpointReport, json_in_pieces_is_the_document) {
 }
 
 // Never more than kMaxHistograms, of equals too: a model of equal tensors is a likely test input.
-TEST(CheckpointReport, the_worst_have_histograms) {
+TEST(CheckpointReport, TheWorstHaveHistograms) {
   EXPECT_EQ(with_histograms({3, 1, 2}), (std::vector<bool>{true, true, true}));
   const auto count = [](const std::vector<bool>& shown) {
     return static_cast<std::size_t>(std::count(shown.begin(), shown.end(), true));
@@ -220,7 +220,7 @@ TEST(CheckpointReport, the_worst_have_histograms) {
 }
 
 // q and k would each have a preset of their own; together they have the one that helps the sum.
-TEST(CheckpointReport, one_advice_for_what_has_one_recipe) {
+TEST(CheckpointReport, OneAdviceForWhatHasOneRecipe) {
   ErrorEstimate small{.elements = 100, .error2 = 1}, large{.elements = 300, .error2 = 99};
   small.gain = {NAN, 10, 2, 2, 2};
   small.bits = {0, 1, 1, 1, 1};

@@ -59,7 +59,7 @@ Gate parse_gate(const std::string& typed) {
   const std::string_view all = typed;
   const std::size_t at = all.find_first_of("<>");
   if (at == std::string_view::npos || at == 0)
-    refuse("wanted a metric, one of < <= > >=, and a number, such as 'cosine<0.999'");
+    refuse("expected a metric, one of < <= > >=, and a number, such as 'cosine<0.999'");
   const std::size_t width = all.substr(at + 1, 1) == "=" ? 2 : 1;
   Gate gate{.typed = typed,
             .metric_name = gate_metric_typed(typed),
@@ -69,11 +69,11 @@ Gate parse_gate(const std::string& typed) {
     if (gate.metric_name == known.name) gate.metric = known.metric;
     names += text(names.empty() ? "" : ", ", known.name);
   }
-  if (gate.metric == nullptr) refuse("wanted one of ", names, " before the ", gate.comparison);
+  if (gate.metric == nullptr) refuse("expected one of ", names, " before the ", gate.comparison);
   const std::string_view number = trimmed(all.substr(at + width));
   const auto [end, error] = std::from_chars(number.begin(), number.end(), gate.limit);
   if (error != std::errc{} || end != number.end() || !std::isfinite(gate.limit))
-    refuse("wanted a number behind the ", gate.comparison);
+    refuse("expected a number behind the ", gate.comparison);
   return gate;
 }
 

@@ -20,7 +20,7 @@ TensorReport tensor(const char* name, double cosine, std::int64_t counted = 4) {
   return out;
 }
 
-TEST(Gate, what_is_typed) {
+TEST(Gate, WhatIsTyped) {
   const Gate gate = parse_gate(" cosine <= 0.5 ");
   EXPECT_TRUE(gate.holds(tensor("a", 0.5).metrics) && !gate.holds(tensor("a", 0.6).metrics));
   EXPECT_TRUE(gate.holds(tensor("a", std::numeric_limits<double>::quiet_NaN()).metrics));
@@ -36,7 +36,7 @@ TEST(Gate, what_is_typed) {
   }
 }
 
-TEST(Gate, the_worst_that_misses_is_named) {
+TEST(Gate, TheWorstThatMissesIsNamed) {
   CheckpointReport report;
   report.tensors = {tensor("good", 0.99), tensor("bad", 0.2), tensor("worse", 0.1)};
   const auto missed = missed_gates(report, {parse_gate("cosine<0.5"), parse_gate("cosine<0.01")});
@@ -47,7 +47,7 @@ TEST(Gate, the_worst_that_misses_is_named) {
 }
 
 // A value that is NaN or Inf is in no metric: nothing has been shown to be good.
-TEST(Gate, what_is_not_counted_misses_every_limit) {
+TEST(Gate, WhatIsNotCountedMissesEveryLimit) {
   CheckpointReport report;
   report.tensors = {tensor("good", 0.99), tensor("holed", 0.99, 3)};
   const auto missed = missed_gates(report, {parse_gate("cosine<0.5")});
@@ -57,7 +57,7 @@ TEST(Gate, what_is_not_counted_misses_every_limit) {
   EXPECT_TRUE(missed_gates(report, {parse_gate("cosine<0.5")}).empty());
 }
 
-TEST(Gate, what_was_not_compared_misses_every_limit) {
+TEST(Gate, WhatWasNotComparedMissesEveryLimit) {
   CheckpointReport report;
   report.tensors = {tensor("good", 0.99)};
   report.not_compared = {"gone"};

@@ -69,10 +69,10 @@ void check_products(const Products& of) {
     const std::string_view name = view == &of.a ? "A" : view == &of.b ? "B" : "the result";
     check_view(*view, kOp, name);
     check_on_cpu(*view, kOp, name);
-    check(is_value(view->dtype), ErrorCode::wrong_type, kOp, name, " holds codes, wanted values");
+    check(is_value(view->dtype), ErrorCode::wrong_type, kOp, name, " holds codes; expected values");
     if (view->shape.rank() != 2)
       fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view->shape),
-           ", wanted two dimensions; measure the matrices of a batch one by one");
+           "; expected two dimensions; measure the matrices of a batch one by one");
   }
   for (const auto& [values, used, name] :
        {std::tuple{&of.a, of.a_used, "A"}, std::tuple{&of.b, of.b_used, "B"}})
@@ -83,7 +83,7 @@ void check_products(const Products& of) {
   (void)gemm_shape(*of.a_used, *of.b_used);  // for what it says of them
   if (of.result.shape != shape)
     fail(ErrorCode::invalid_argument, kOp, "the result has shape ", to_string(of.result.shape),
-         ", wanted ", to_string(shape));
+         "; expected ", to_string(shape));
 }
 
 // Rows of A per row block: whole tiles of the operands, a number that depends on the shape alone.

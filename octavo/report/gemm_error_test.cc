@@ -122,9 +122,9 @@ TEST(GemmError, WhatDoesNotFitIsNamed) {
   };
   EXPECT_EQ(of(a, b, a, c, {5, 6}),
             "[gemm_error] B has shape [6, 8] and what was multiplied in its place has [6, 9]");
-  EXPECT_EQ(of(a, b, a, b, {6, 5}), "[gemm_error] the result has shape [6, 5], wanted [5, 6]");
+  EXPECT_EQ(of(a, b, a, b, {6, 5}), "[gemm_error] the result has shape [6, 5]; expected [5, 6]");
   EXPECT_EQ(of(a, b, a, b, {1, 5, 6}),
-            "[gemm_error] the result has shape [1, 5, 6], wanted two dimensions; measure the "
+            "[gemm_error] the result has shape [1, 5, 6]; expected two dimensions; measure the "
             "matrices of a batch one by one");
   EXPECT_EQ(of(a, c, a, c, {5, 6}).substr(0, 60),
             "[gemm] A has shape [5, 8] and B has shape [6, 9]: K is 8 in ");

@@ -50,14 +50,14 @@ void expect_values(const Format& format, const Moved& moved) {
   }
 }
 
-TEST(LaneVectors, moved_codes_are_their_values) {
+TEST(LaneVectors, MovedCodesAreTheirValues) {
   expect_values<3>(e4m3fn, [](Bytes codes) { return plain::moved<3>(codes); });
   expect_values<2>(e5m2, [](Bytes codes) { return plain::moved<2>(codes); });
   expect_values<3>(e4m3fn, [](Bytes codes) { return moved<3>(codes); });
   expect_values<2>(e5m2, [](Bytes codes) { return moved<2>(codes); });
 }
 
-TEST(LaneVectors, moved_codes_are_the_same_either_way) {
+TEST(LaneVectors, MovedCodesAreTheSameEitherWay) {
   for (std::uint32_t first = 0; first < 256; first += 16) {
     Bytes codes;
     for (std::uint32_t i = 0; i < 16; ++i) codes[i] = static_cast<std::uint8_t>(first + i);
@@ -68,7 +68,7 @@ TEST(LaneVectors, moved_codes_are_the_same_either_way) {
   }
 }
 
-TEST(LaneVectors, distance_is_that_of_the_elements) {
+TEST(LaneVectors, DistanceIsThatOfTheElements) {
   AnyFloats any;
   for (int round = 0; round < 10000; ++round) {
     const Floats a = any(), b = any(), fast = distance(a, b), slow = plain::distance(a, b);
@@ -79,7 +79,7 @@ TEST(LaneVectors, distance_is_that_of_the_elements) {
   }
 }
 
-TEST(LaneVectors, squares_are_added_alike) {
+TEST(LaneVectors, SquaresAreAddedAlike) {
   AnyFloats any;
   for (int round = 0; round < 10000; ++round) {
     Floats sum = any();

@@ -40,9 +40,10 @@ void check_arguments(const View& values, const QuantizedTensor& q, const MetricO
   for (const QuantizedCopy* copy : {&q.rowwise, &q.columnwise})
     for (const Tensor* part : {&copy->codes, &copy->scales, &copy->tensor_scale})
       check_on_cpu(part->view(), kOp, "the quantized tensor");
-  check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the input holds codes, wanted the float64, float32, float16 or bfloat16 values that were "
-        "quantized");
+  check(
+      is_value(values.dtype), ErrorCode::wrong_type, kOp,
+      "the input holds codes; expected the float64, float32, float16 or bfloat16 values that were "
+      "quantized");
   if (values.shape != q.shape)
     fail(ErrorCode::invalid_argument, kOp, "the input has shape ", to_string(values.shape),
          " and the quantized tensor ", to_string(q.shape), "; give what it was made of");
@@ -51,7 +52,7 @@ void check_arguments(const View& values, const QuantizedTensor& q, const MetricO
   check(!options.columnwise || q.columnwise.exists(), ErrorCode::invalid_argument, kOp,
         "there is no columnwise copy; quantize with columnwise");
   check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, kOp,
-        "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
+        "got threads = ", options.threads, "; expected 0 (all) to ", kMaxThreads);
 }
 
 }  // namespace

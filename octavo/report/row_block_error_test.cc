@@ -142,7 +142,7 @@ TEST(RowBlockError, SumsDoNotDependOnTheOrderTheyComeIn) {
 }
 
 // The record of a killed call is untrusted: malformed text is read as zeros.
-TEST(RowBlockError, any_text_can_be_restored) {
+TEST(RowBlockError, AnyTextCanBeRestored) {
   RowBlockError row_block;
   row_block.elements = row_block.count = 4;
   row_block.error2 = 0.1;

@@ -19,7 +19,7 @@ void count_non_finite(float value, NonFiniteCounts& counts) {
 RowBlockError measure_values(std::span<const float> before, std::span<const float> after,
                              std::int64_t bytes) {
   check(before.size() == after.size(), ErrorCode::invalid_argument, "error", "got ", before.size(),
-        " values before and ", after.size(), " after, wanted as many");
+        " values before and ", after.size(), " after; expected as many");
   RowBlockError out;
   out.elements = static_cast<std::int64_t>(before.size());
   out.nbytes = bytes;

@@ -26,7 +26,7 @@ std::size_t find(std::span<const std::string_view> names, std::string_view name,
     if (names[i] == name) return i;
     known += text(i ? ", " : "", names[i]);
   }
-  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "', wanted one of ", known);
+  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "'; expected one of ", known);
 }
 
 }  // namespace

@@ -59,15 +59,16 @@ TEST(PolicyNames, MeanTheirChoice) {
 }
 
 TEST(PolicyNames, UnknownOnesListTheKnown) {
-  EXPECT_EQ(error_of([] { (void)parse_rounding("nearest"); }),
-            "[rounding] got 'nearest', wanted one of nearest_even, nearest_away, toward_zero, up, "
-            "down, to_odd, stochastic");
+  EXPECT_EQ(
+      error_of([] { (void)parse_rounding("nearest"); }),
+      "[rounding] got 'nearest'; expected one of nearest_even, nearest_away, toward_zero, up, "
+      "down, to_odd, stochastic");
   EXPECT_EQ(error_of([] { (void)parse_overflow("wrap"); }),
-            "[overflow] got 'wrap', wanted one of saturate, propagate, saturate_finite, ieee");
+            "[overflow] got 'wrap'; expected one of saturate, propagate, saturate_finite, ieee");
   EXPECT_EQ(error_of([] { (void)parse_nan_input(""); }),
-            "[nan] got '', wanted one of error, zero, max, negated_zero");
+            "[nan] got ''; expected one of error, zero, max, negated_zero");
   EXPECT_EQ(error_of([] { (void)parse_profile("jax"); }),
-            "[profile] got 'jax', wanted one of torch, torch_2_11, ml_dtypes, cuda, ocp_sat, "
+            "[profile] got 'jax'; expected one of torch, torch_2_11, ml_dtypes, cuda, ocp_sat, "
             "ocp_nonsat, onnx");
   EXPECT_LT(error_of([] { (void)parse_rounding(std::string(100000, 'x')); }).size(), 250u);
 }

@@ -103,7 +103,7 @@ Profile parse_profile(std::string_view name) {
     if (kNames[i] == name) return static_cast<Profile>(i);
     known += text(i ? ", " : "", kNames[i]);
   }
-  fail(ErrorCode::invalid_argument, "profile", "got '", shown(name), "', wanted one of ", known);
+  fail(ErrorCode::invalid_argument, "profile", "got '", shown(name), "'; expected one of ", known);
 }
 
 std::vector<std::string> profile_names() { return {kNames.begin(), kNames.end()}; }

@@ -29,7 +29,7 @@ std::uint64_t by_definition(std::uint64_t offset, std::span<const std::byte> byt
   return sum;
 }
 
-TEST(DataChecksum, is_the_weighted_sum_of_words) {
+TEST(DataChecksum, IsTheWeightedSumOfWords) {
   const auto bytes = random_bytes(70'000, 1);
   for (const std::uint64_t offset : {0ULL, 1ULL, 2ULL, 3ULL, 4ULL, 16'383ULL, 0xFFFFFFFFFFULL})
     for (const std::size_t count : {0UL, 1UL, 3UL, 4UL, 5UL, 16'384UL, 16'389UL, 70'000UL})
@@ -38,7 +38,7 @@ TEST(DataChecksum, is_the_weighted_sum_of_words) {
           << offset << " " << count;
 }
 
-TEST(DataChecksum, detects_accidental_damage) {
+TEST(DataChecksum, DetectsAccidentalDamage) {
   auto bytes = random_bytes(40'000, 2);
   const std::uint64_t whole = piece_checksum(0, bytes);
   for (std::size_t i = 0; i < bytes.size(); i += 97) {
@@ -54,7 +54,7 @@ TEST(DataChecksum, detects_accidental_damage) {
 
 class DataSumTest : public FolderTest {};
 
-TEST_F(DataSumTest, a_writer_and_a_reader_agree) {
+TEST_F(DataSumTest, AWriterAndAReaderAgree) {
   const auto bytes = random_bytes(5003, 3);
   FileWriter writer(path("x.safetensors"),
                     {{"a", StoredType::u8, {5003}}, {"b", StoredType::u8, {7}}}, {.sum = true});

@@ -24,7 +24,7 @@ std::uint64_t plain_file_bytes(int descriptor, const std::string& path) {
   if (known && S_ISREG(status.st_mode)) return static_cast<std::uint64_t>(status.st_size);
   fail(ErrorCode::io, kOp, shown_file(path), " is a ",
        known && S_ISDIR(status.st_mode) ? "folder" : "device or pipe",
-       ", wanted a plain file; give the name of a .safetensors file");
+       "; expected a plain file; give the name of a .safetensors file");
 }
 
 // Strides are products of sizes and must not overflow either, even for an empty tensor.
@@ -39,7 +39,8 @@ Shape checked_shape(const TensorEntry& tensor, std::string_view where) {
   }
   if (!fits) {
     fail(ErrorCode::unsupported, kOp, where, " has shape ", shown_shape(tensor.shape),
-         ", wanted at most ", kMaxRank, " sizes with a product below 2^60; read its bytes instead");
+         "; expected at most ", kMaxRank,
+         " sizes with a product below 2^60; read its bytes instead");
   }
   return Shape(std::span<const std::int64_t>(sizes).first(tensor.shape.size()));
 }
@@ -111,7 +112,7 @@ void FileReader::read_file(std::uint64_t position, std::span<std::byte> into) co
       fail(ErrorCode::io, kOp, "could not read ", shown_file(path_), ": ", std::strerror(error));
     }
     if (got == 0) {
-      fail(ErrorCode::io, kOp, shown_file(path_), " ends at byte ", position, ", wanted ",
+      fail(ErrorCode::io, kOp, shown_file(path_), " ends at byte ", position, "; expected ",
            into.size(), " more; it was changed while it was read, start again with a whole one");
     }
     position += static_cast<std::uint64_t>(got);
@@ -138,14 +139,14 @@ Tensor FileReader::read_tensor(const TensorEntry& tensor) const {
   const std::optional<ElementType> type = element_type(tensor.type);
   if (!type) {
     fail(ErrorCode::unsupported, kOp, where, " holds ", stored_name(tensor.type),
-         ", wanted floating point; read its bytes instead");
+         "; expected floating point; read its bytes instead");
   }
   const Shape shape = checked_shape(tensor, where);
   // A file packs across rows, an octavo array begins each row on a byte.
   const std::int64_t bytes = dense_bytes(shape, type->dtype, type->format, type->packed);
   if (static_cast<std::uint64_t>(bytes) != tensor.nbytes()) {
     fail(ErrorCode::unsupported, kOp, where, " packs rows of shape ", shown_shape(tensor.shape),
-         " across bytes, wanted rows that end on a byte; read its bytes instead");
+         " across bytes; expected rows that end on a byte; read its bytes instead");
   }
   Tensor out = type->dtype == DType::code ? Tensor::codes(shape, type->format, type->packed)
                                           : Tensor::values(shape, type->dtype);

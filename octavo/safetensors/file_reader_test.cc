@@ -32,7 +32,7 @@ class FileReaderTest : public FolderTest {
   }
 };
 
-TEST_F(FileReaderTest, any_piece_of_any_tensor) {
+TEST_F(FileReaderTest, AnyPieceOfAnyTensor) {
   const FileReader file(save_three());
   EXPECT_EQ(read(file, "c", 0, 4), "\x38\x40\x44\x48");
   EXPECT_EQ(read(file, "c", 1, 2), "\x40\x44");
@@ -46,7 +46,7 @@ TEST_F(FileReaderTest, any_piece_of_any_tensor) {
   }
 }
 
-TEST_F(FileReaderTest, whole_tensors) {
+TEST_F(FileReaderTest, WholeTensors) {
   const FileReader file(save_three());
   const Tensor w = file.read_tensor(file.at("w"));
   EXPECT_EQ(w.dtype(), DType::f32);
@@ -62,7 +62,7 @@ TEST_F(FileReaderTest, whole_tensors) {
   EXPECT_EQ(p.bytes().size(), 3U);
 }
 
-TEST_F(FileReaderTest, packed_rows_that_do_not_end_on_a_byte) {
+TEST_F(FileReaderTest, PackedRowsThatDoNotEndOnAByte) {
   const FileReader file(save_three("[2,3]"));
   EXPECT_NE(message_of([&] { (void)file.read_tensor(file.at("p")); }, ErrorCode::unsupported)
                 .find("tensor 'p' packs rows of shape [2, 3] across bytes"),
@@ -70,7 +70,7 @@ TEST_F(FileReaderTest, packed_rows_that_do_not_end_on_a_byte) {
   EXPECT_EQ(read(file, "p", 0, 3), "\x10\x32\x54");
 }
 
-TEST_F(FileReaderTest, tensors_octavo_has_no_arrays_of) {
+TEST_F(FileReaderTest, TensorsOctavoHasNoArraysOf) {
   const FileReader file(save(
       "odd",
       file_text(R"({"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},)"
@@ -83,29 +83,29 @@ TEST_F(FileReaderTest, tensors_octavo_has_no_arrays_of) {
   const auto message = [&](std::string_view name) {
     return message_of([&] { (void)file.read_tensor(file.at(name)); }, ErrorCode::unsupported);
   };
-  EXPECT_NE(message("i").find("holds I64, wanted floating point"), std::string::npos);
+  EXPECT_NE(message("i").find("holds I64; expected floating point"), std::string::npos);
   EXPECT_NE(message("deep").find("holds U8"), std::string::npos);
-  EXPECT_NE(message("rank").find("wanted at most 8 sizes"), std::string::npos);
+  EXPECT_NE(message("rank").find("expected at most 8 sizes"), std::string::npos);
   EXPECT_NE(message("long").find("a product below 2^60"), std::string::npos);
   EXPECT_NE(message("wide").find("a product below 2^60"), std::string::npos);
 }
 
-TEST_F(FileReaderTest, what_cannot_be_opened) {
+TEST_F(FileReaderTest, WhatCannotBeOpened) {
   const auto message = [](const std::string& path) {
     return message_of([&] { const FileReader file(path); }, ErrorCode::io);
   };
   EXPECT_NE(message(path("nothing")).find("could not open"), std::string::npos);
   EXPECT_NE(message(path("nothing")).find("No such file"), std::string::npos);
-  EXPECT_NE(message(folder).find("is a folder, wanted a plain file"), std::string::npos);
+  EXPECT_NE(message(folder).find("is a folder; expected a plain file"), std::string::npos);
   EXPECT_NE(message("/dev/zero").find("is a device or pipe"), std::string::npos);
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_NE(message(path("pipe")).find("is a device or pipe"), std::string::npos);  // no blocking
 }
 
-TEST_F(FileReaderTest, damaged_files_are_named) {
+TEST_F(FileReaderTest, DamagedFilesAreNamed) {
   EXPECT_NE(message_of([&] {
               const FileReader file(save("short", "abc"));
-            }).find("short' has 3 bytes, wanted at least 8"),
+            }).find("short' has 3 bytes; expected at least 8"),
             std::string::npos);
   EXPECT_NE(message_of([&] { const FileReader file(save("empty", "")); }).find("has 0 bytes"),
             std::string::npos);
@@ -123,7 +123,7 @@ TEST_F(FileReaderTest, damaged_files_are_named) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST_F(FileReaderTest, a_file_that_shrinks_is_an_error_and_no_signal) {
+TEST_F(FileReaderTest, AFileThatShrinksIsAnErrorAndNoSignal) {
   const std::string name = save_three();
   const FileReader file(name);
   ASSERT_EQ(truncate(name.c_str(), static_cast<off_t>(file.header().data_begin + 6)), 0);
@@ -136,7 +136,7 @@ TEST_F(FileReaderTest, a_file_that_shrinks_is_an_error_and_no_signal) {
   EXPECT_THROW((void)file.read_tensor(file.at("c")), Error);
 }
 
-TEST_F(FileReaderTest, names_that_are_not_there) {
+TEST_F(FileReaderTest, NamesThatAreNotThere) {
   const FileReader file(save_three());
   EXPECT_EQ(file.find("x"), nullptr);
   EXPECT_NE(message_of([&] { (void)file.at("x"); }).find("has no tensor 'x'"), std::string::npos);
@@ -149,7 +149,7 @@ TEST_F(FileReaderTest, names_that_are_not_there) {
             std::string::npos);
 }
 
-TEST_F(FileReaderTest, can_be_moved) {
+TEST_F(FileReaderTest, CanBeMoved) {
   FileReader first(save_three());
   FileReader second(std::move(first));
   EXPECT_EQ(read(second, "c", 0, 1), "\x38");

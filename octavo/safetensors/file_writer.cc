@@ -34,7 +34,7 @@ void FileWriter::check_is_no_source() const {
   const std::optional<FileId> target = file_id(file_.path());
   if (target && std::find(sources_.begin(), sources_.end(), *target) != sources_.end()) {
     fail(ErrorCode::io, kOp, shown_file(file_.path()),
-         " is also a file to read from, wanted two; write to another name");
+         " is also a file to read from; expected two; write to another name");
   }
 }
 
@@ -95,7 +95,7 @@ void FileWriter::finish() {
                      [first_gap](const TensorEntry& tensor) { return tensor.end > first_gap; });
     fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ",
          shown_tensor(holder->name), " was not written from byte ", first_gap - holder->begin,
-         " on, wanted all ", holder->nbytes(), " bytes before finish()");
+         " on; expected all ", holder->nbytes(), " bytes before finish()");
   }
   check_is_no_source();
   file_.commit();

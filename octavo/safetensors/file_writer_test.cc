@@ -36,7 +36,7 @@ class FileWriterTest : public FolderTest {
   }
 };
 
-TEST_F(FileWriterTest, what_is_written_can_be_read) {
+TEST_F(FileWriterTest, WhatIsWrittenCanBeRead) {
   write("x", {.metadata = {{"format", "pt"}, {"a", "b"}}});
   const FileReader file(path("x"), {.strict = true});
   EXPECT_EQ(file.header().metadata, (Metadata{{"a", "b"}, {"format", "pt"}}));
@@ -47,7 +47,7 @@ TEST_F(FileWriterTest, what_is_written_can_be_read) {
   EXPECT_EQ(file.at("none").nbytes(), 0U);
 }
 
-TEST_F(FileWriterTest, order_and_pieces_do_not_change_the_bytes) {
+TEST_F(FileWriterTest, OrderAndPiecesDoNotChangeTheBytes) {
   const std::string wanted = write("x", {.metadata = {{"b", "1"}, {"a", "2"}}});
   std::vector<TensorPlan> reversed = plans();
   std::reverse(reversed.begin(), reversed.end());
@@ -62,7 +62,7 @@ TEST_F(FileWriterTest, order_and_pieces_do_not_change_the_bytes) {
   EXPECT_EQ(content("y"), wanted);
 }
 
-TEST_F(FileWriterTest, a_hole_is_refused) {
+TEST_F(FileWriterTest, AHoleIsRefused) {
   const auto gap = [&](const std::vector<std::pair<std::uint64_t, std::size_t>>& pieces) {
     FileWriter writer(path("x"), {{"t", StoredType::u8, {10}}});
     for (const auto& [offset, size] : pieces) {
@@ -81,7 +81,7 @@ TEST_F(FileWriterTest, a_hole_is_refused) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(FileWriterTest, pieces_outside_a_tensor_are_refused) {
+TEST_F(FileWriterTest, PiecesOutsideATensorAreRefused) {
   FileWriter writer(path("x"), plans());
   EXPECT_NE(message_of([&] {
               writer.write(writer.at("a"), 2, bytes_of("aaa"));
@@ -98,7 +98,7 @@ TEST_F(FileWriterTest, pieces_outside_a_tensor_are_refused) {
   EXPECT_THROW(writer.finish(), Error);
 }
 
-TEST_F(FileWriterTest, plans_no_file_can_hold) {
+TEST_F(FileWriterTest, PlansNoFileCanHold) {
   const auto message = [&](const std::vector<TensorPlan>& tensors, const Metadata& metadata = {}) {
     return message_of([&] { const FileWriter writer(path("x"), tensors, {.metadata = metadata}); });
   };
@@ -120,7 +120,7 @@ TEST_F(FileWriterTest, plans_no_file_can_hold) {
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(FileWriterTest, never_over_a_source) {
+TEST_F(FileWriterTest, NeverOverASource) {
   const std::string before = write("x");
   const FileReader source(path("x"));
   std::filesystem::create_symlink("x", folder / "symbolic");
@@ -142,7 +142,7 @@ TEST_F(FileWriterTest, never_over_a_source) {
   write("other", {.sources = {source.id()}});
 }
 
-TEST_F(FileWriterTest, given_up_leaves_what_was_there) {
+TEST_F(FileWriterTest, GivenUpLeavesWhatWasThere) {
   save("x", "before");
   {
     FileWriter writer(path("x"), plans());
@@ -153,7 +153,7 @@ TEST_F(FileWriterTest, given_up_leaves_what_was_there) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(FileWriterTest, mode_follows_the_umask) {
+TEST_F(FileWriterTest, ModeFollowsTheUmask) {
   const mode_t before = umask(0022);
   write("x");
   umask(before);
@@ -163,7 +163,7 @@ TEST_F(FileWriterTest, mode_follows_the_umask) {
 }
 
 // A full disk, simulated by a file size limit: detected before any work.
-TEST_F(FileWriterTest, no_room_is_known_at_once) {
+TEST_F(FileWriterTest, NoRoomIsKnownAtOnce) {
   save("x", "before");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -184,7 +184,7 @@ TEST_F(FileWriterTest, no_room_is_known_at_once) {
 }
 
 // Whenever a process is killed, the name refers to the old file or the new one.
-TEST_F(FileWriterTest, killed_in_the_middle_leaves_the_old_file) {
+TEST_F(FileWriterTest, KilledInTheMiddleLeavesTheOldFile) {
   save("x", "before");
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

@@ -76,9 +76,9 @@ class HeaderParser {
         json_.skip_value(strict_);
       }
     }
-    if (!has_type) json_.fail("got no field 'dtype', wanted one");
-    if (!has_shape) json_.fail("got no field 'shape', wanted one");
-    if (!has_place) json_.fail("got no field 'data_offsets', wanted one");
+    if (!has_type) json_.fail("got no field 'dtype'; expected one");
+    if (!has_shape) json_.fail("got no field 'shape'; expected one");
+    if (!has_place) json_.fail("got no field 'data_offsets'; expected one");
     return tensor;
   }
 
@@ -87,13 +87,13 @@ class HeaderParser {
     const std::optional<StoredType> type = find_stored_type(name);
     if (!type) {
       json_.fail(text("got dtype '", shown(name),
-                      "', wanted one of the file format's, such as F32, ", "BF16 or F8_E4M3"));
+                      "'; expected one of the file format's, such as F32, ", "BF16 or F8_E4M3"));
     }
     return *type;
   }
 
   void parse_place(TensorEntry& tensor) {
-    constexpr std::string_view kWanted = "wanted data_offsets of two numbers, [begin, end]";
+    constexpr std::string_view kWanted = "expected data_offsets of two numbers, [begin, end]";
     json_.begin_array();
     if (!json_.next_element()) json_.fail(std::string(kWanted));
     tensor.begin = json_.integer();
@@ -115,7 +115,8 @@ void keep_last_of_each_name(std::vector<TensorEntry>& tensors, bool strict, std:
     const bool is_last = i + 1 == tensors.size() || tensors[i + 1].name != tensors[i].name;
     if (strict && !is_last) {
       fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": ", shown_tensor(tensors[i].name),
-           " is there twice, wanted each name once; write the file anew or read it without strict");
+           " is there twice; expected each name once; write the file anew or read it without "
+           "strict");
     }
     if (!is_last) continue;
     if (kept != i) tensors[kept] = std::move(tensors[i]);
@@ -129,9 +130,10 @@ void keep_last_of_each_name(std::vector<TensorEntry>& tensors, bool strict, std:
 std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::uint64_t file_bytes,
                                  std::string_view file) {
   if (file_bytes < kLengthBytes || first_bytes.size() < kLengthBytes) {
-    fail(ErrorCode::invalid_argument, kOp, shown_file(file), " has ", file_bytes,
-         " bytes, wanted at least 8 for the length of a header; it is no safetensors file, or was "
-         "cut short");
+    fail(
+        ErrorCode::invalid_argument, kOp, shown_file(file), " has ", file_bytes,
+        " bytes; expected at least 8 for the length of a header; it is no safetensors file, or was "
+        "cut short");
   }
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) {
@@ -139,7 +141,7 @@ std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::ui
   }
   if (length > kMaxHeaderBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), " announces a header of ", length,
-         " bytes, wanted at most ", kMaxHeaderBytes, "; it is no safetensors file");
+         " bytes; expected at most ", kMaxHeaderBytes, "; it is no safetensors file");
   }
   if (length > file_bytes - kLengthBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), " announces a header of ", length,
@@ -159,9 +161,9 @@ Header parse_header(std::string_view json, std::uint64_t file_bytes, std::string
          "; the file is damaged or no safetensors file");
   };
   const std::size_t bad = find_bad_utf8(json);
-  if (bad != std::string_view::npos) fail_text(bad, "got bytes that are not UTF-8, wanted text");
+  if (bad != std::string_view::npos) fail_text(bad, "got bytes that are not UTF-8; expected text");
   if (options.strict && !json.empty() && json.front() != '{') {
-    fail_text(0, "got '", shown(json.substr(0, 1)), "', wanted '{' at once");
+    fail_text(0, "got '", shown(json.substr(0, 1)), "'; expected '{' at once");
   }
   Header header;
   try {

@@ -49,7 +49,7 @@ void check_names(const std::vector<TensorPlan>& plans, const Metadata& metadata,
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": ", shown_tensor(*twice),
-         " was named twice, wanted each name once");
+         " was named twice; expected each name once");
   }
   if (std::binary_search(names.begin(), names.end(), kMetadataKey)) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": no tensor can be named '",
@@ -83,7 +83,7 @@ Header place_tensors(std::vector<TensorPlan> plans, Metadata metadata, std::stri
   const std::size_t length = write_header(header).size();
   if (length - kLengthBytes > kMaxHeaderBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": the header would have ",
-         length - kLengthBytes, " bytes, wanted at most ", kMaxHeaderBytes,
+         length - kLengthBytes, " bytes; expected at most ", kMaxHeaderBytes,
          "; put the tensors into several files");
   }
   header.data_begin = length;

@@ -28,7 +28,7 @@ void expect_counts(StoredType type, Bits infinity) {
   EXPECT_EQ(found.nan, 3) << stored_name(type);
 }
 
-TEST(NonFinite, is_counted_in_every_type_that_has_it) {
+TEST(NonFinite, IsCountedInEveryTypeThatHasIt) {
   expect_counts<std::uint16_t>(StoredType::bf16, 0x7F80);
   expect_counts<std::uint16_t>(StoredType::f16, 0x7C00);
   expect_counts<std::uint32_t>(StoredType::f32, 0x7F800000U);

@@ -38,13 +38,13 @@ std::uint64_t checked_bytes(const TensorEntry& tensor, std::string_view file) {
                                bits, static_cast<std::uint64_t>(stored_bits(tensor.type)), &bits);
   if (overflows) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": ", shown_tensor(tensor.name),
-         " has shape ", shown_shape(tensor.shape), ", wanted at most 2^64 - 1 bits; ",
+         " has shape ", shown_shape(tensor.shape), "; expected at most 2^64 - 1 bits; ",
          "the file is damaged or hostile");
   }
   if (bits % 8 != 0) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": ", shown_tensor(tensor.name),
          " of ", stored_name(tensor.type), " and shape ", shown_shape(tensor.shape),
-         " ends inside a byte, wanted whole bytes; pad its last dimension");
+         " ends inside a byte; expected whole bytes; pad its last dimension");
   }
   return bits / 8;
 }
@@ -62,12 +62,12 @@ void check_placement(Header& header, std::string_view file) {
            " lies at bytes ", tensor.begin, " to ", tensor.end, parts...,
            "; the file is damaged, get it again");
     };
-    if (tensor.end < tensor.begin) fail_tensor(", wanted the beginning before the end");
+    if (tensor.end < tensor.begin) fail_tensor("; expected the beginning before the end");
     if (tensor.begin > filled) fail_tensor(" after a hole; expected it to begin at ", filled);
-    if (tensor.begin < filled) fail_tensor(" inside another, wanted it to begin at ", filled);
+    if (tensor.begin < filled) fail_tensor(" inside another; expected it to begin at ", filled);
     const std::uint64_t bytes = checked_bytes(tensor, file);
     if (tensor.nbytes() != bytes) {
-      fail_tensor(", wanted ", bytes, " bytes for ", stored_name(tensor.type), " of shape ",
+      fail_tensor("; expected ", bytes, " bytes for ", stored_name(tensor.type), " of shape ",
                   shown_shape(tensor.shape));
     }
     filled = tensor.end;

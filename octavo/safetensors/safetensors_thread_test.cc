@@ -15,7 +15,7 @@ constexpr std::uint64_t kThreads = 4, kPieces = 200, kBytes = 1000;
 
 class FileThreadsTest : public FolderTest {};
 
-TEST_F(FileThreadsTest, pieces_from_and_to_several_threads) {
+TEST_F(FileThreadsTest, PiecesFromAndToSeveralThreads) {
   const auto value = [](std::uint64_t piece) { return static_cast<std::byte>(piece * 7 + 1); };
   FileWriter writer(path("x"), {{"t", StoredType::u8, {kPieces * kBytes}}});
   const auto in_threads = [&](const auto& work) {

@@ -7,7 +7,7 @@
 namespace octavo::safetensors {
 namespace {
 
-TEST(StoredType, names_lead_back) {
+TEST(StoredType, NamesLeadBack) {
   for (int i = 0; i < kStoredTypes; ++i) {
     const auto type = static_cast<StoredType>(i);
     EXPECT_EQ(find_stored_type(stored_name(type)), type);
@@ -17,7 +17,7 @@ TEST(StoredType, names_lead_back) {
   EXPECT_FALSE(find_stored_type("F8_E4M3FN"));
 }
 
-TEST(StoredType, elements_have_their_stored_size) {
+TEST(StoredType, ElementsHaveTheirStoredSize) {
   int known = 0;
   for (int i = 0; i < kStoredTypes; ++i) {
     const auto type = static_cast<StoredType>(i);
@@ -33,7 +33,7 @@ TEST(StoredType, elements_have_their_stored_size) {
   EXPECT_EQ(known, 12);
 }
 
-TEST(StoredType, formats_are_the_right_ones) {
+TEST(StoredType, FormatsAreTheRightOnes) {
   EXPECT_EQ(element_type(StoredType::f8_e4m3)->format, e4m3fn);
   EXPECT_EQ(element_type(StoredType::f8_e8m0)->format, e8m0fnu);
   EXPECT_EQ(element_type(StoredType::f4)->format, e2m1fn);

@@ -46,7 +46,7 @@ std::array<int, 3> type_of(const Sent& out) {
 using Sizes = std::vector<std::int64_t>;
 using Type = std::array<int, 3>;
 
-TEST(DlpackExport, keeps_the_memory_alive) {
+TEST(DlpackExport, KeepsTheMemoryAlive) {
   Tensor tensor = Tensor::values({2, 3}, DType::f32);
   const std::weak_ptr<void> memory = tensor.owner();
   tensor.span<float>()[5] = 42;
@@ -66,7 +66,7 @@ TEST(DlpackExport, keeps_the_memory_alive) {
   EXPECT_TRUE(memory.expired());
 }
 
-TEST(DlpackExport, types_go_round) {
+TEST(DlpackExport, TypesGoRound) {
   std::vector<Tensor> tensors;
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
     tensors.push_back(Tensor::values({2, 4}, dtype));
@@ -91,7 +91,7 @@ TEST(DlpackExport, types_go_round) {
   }
 }
 
-TEST(DlpackExport, codes_have_their_type_or_go_as_integers) {
+TEST(DlpackExport, CodesHaveTheirTypeOrGoAsIntegers) {
   EXPECT_EQ(type_of(sent(Tensor::codes({2}, e4m3fn))), (Type{10, 8, 1}));
   EXPECT_EQ(type_of(sent(Tensor::codes({2}, e4m3fn), DlpackCodes::bytes)), (Type{1, 8, 1}));
   EXPECT_EQ(type_of(sent(Tensor::codes({2}, mxint8))), (Type{1, 8, 1}));
@@ -99,7 +99,7 @@ TEST(DlpackExport, codes_have_their_type_or_go_as_integers) {
   EXPECT_EQ(type_of(sent(Tensor::values({2}, DType::bf16))), (Type{4, 16, 1}));
 }
 
-TEST(DlpackExport, codes_below_a_byte) {
+TEST(DlpackExport, CodesBelowAByte) {
   const Tensor loose = Tensor::codes({2, 3}, e2m1fn);
   EXPECT_EQ(type_of(sent(loose)), (Type{17, 4, 1}));
   EXPECT_EQ(sent(loose)->flags, dlpack::kFlagSubBytePadded);
@@ -129,7 +129,7 @@ TEST(DlpackExport, codes_below_a_byte) {
   EXPECT_EQ(back.shape(), ragged.shape());
 }
 
-TEST(DlpackExport, strided_read_only_and_device_views) {
+TEST(DlpackExport, StridedReadOnlyAndDeviceViews) {
   const Tensor whole = Tensor::values({4, 6}, DType::f32);
   View view = whole.view();
   view.shape = {2, 3};
@@ -147,7 +147,7 @@ TEST(DlpackExport, strided_read_only_and_device_views) {
   EXPECT_THROW((void)to_dlpack(Tensor::adopt(view, whole.owner())), Error);
 }
 
-TEST(DlpackExport, edges) {
+TEST(DlpackExport, Edges) {
   const auto empty = sent(Tensor::values({3, 0, 2}, DType::f32));
   EXPECT_EQ(empty->dl_tensor.data, nullptr);
   EXPECT_EQ(shape_of(empty), (Sizes{3, 0, 2}));

@@ -64,7 +64,7 @@ Meaning meaning_of(const DLDataType& type, bool padded, const DlpackImport& impo
     if (import.packed_cols) {
       check(bits == 8 && format.bits() < 8, ErrorCode::wrong_type, kFrom, "got integers of ", bits,
             " bits as packed codes of ", format.bits(),
-            " bits; wanted bytes, and codes of fewer than 8 bits");
+            " bits; expected bytes, and codes of fewer than 8 bits");
       return {.format = format, .packed = true, .unit_bits = 8};
     }
     check(8 * format.code_bytes() == bits, ErrorCode::wrong_type, kFrom, "got integers of ", bits,
@@ -89,7 +89,7 @@ Meaning meaning_of(const DLDataType& type, bool padded, const DlpackImport& impo
   }
   fail(ErrorCode::wrong_type, kFrom, "got DLPack type code ", int{type.code}, " with ", bits,
        " bits and ", type.lanes,
-       " lanes; wanted float64, float32, float16, bfloat16, a float8, float6 or float4 type, or "
+       " lanes; expected float64, float32, float16, bfloat16, a float8, float6 or float4 type, or "
        "integers of 8 or 16 "
        "bits");
 }
@@ -107,7 +107,7 @@ Device device_of(const DLDevice& device) {
       break;
   }
   fail(ErrorCode::unsupported, kFrom, "got memory on DLPack device type ", device.device_type,
-       "; wanted CPU (1) or CUDA (2), so copy it there first");
+       "; expected CPU (1) or CUDA (2), so copy it there first");
 }
 
 // Our shape from DLPack's: the same but for the last dimension where a unit holds several codes.
@@ -122,7 +122,7 @@ Shape shape_of(const Shape& units, const Meaning& meaning, const DlpackImport& i
   }
   const std::int64_t cols = *import.packed_cols;
   require(cols >= 0 && cols <= INT64_MAX / 8 && packed_row_bytes(cols, meaning.format) == last,
-          "got rows of ", last, " bytes and packed_cols = ", cols, "; wanted as many codes of ",
+          "got rows of ", last, " bytes and packed_cols = ", cols, "; expected as many codes of ",
           meaning.format.bits(), " bits as fill those bytes");
   last = cols;
   return shape;
@@ -136,7 +136,7 @@ void set_strides(View& view, const Shape& units, const std::int64_t* strides,
     if (units[i] == 1) continue;
     if (view.packed && i + 1 == units.rank()) {
       require(strides[i] == 1, "got packed codes with stride ", strides[i],
-              " in the last dimension; wanted 1, so copy it first");
+              " in the last dimension; expected 1, so copy it first");
       continue;
     }
     std::int64_t bits = 0, extent = 0;
@@ -155,7 +155,7 @@ View view_of_dlpack(const DLTensor& array, bool padded, const DlpackImport& impo
   const Meaning meaning = meaning_of(array.dtype, padded, import);
   const Device device = device_of(array.device);
   require(array.ndim >= 0 && array.ndim <= kMaxRank, "got ", array.ndim,
-          " dimensions; wanted 0 to ", kMaxRank);
+          " dimensions; expected 0 to ", kMaxRank);
   require(array.ndim == 0 || array.shape != nullptr, "got ", array.ndim,
           " dimensions without a shape");
   const Shape units(
@@ -208,7 +208,7 @@ Tensor from_dlpack(DLManagedTensorVersioned* managed, const DlpackImport& import
   require(managed != nullptr, "got a null array");
   // A later major version may have moved everything behind `flags`.
   check(managed->version.major == kMajorVersion, ErrorCode::unsupported, kFrom,
-        "got DLPack version ", managed->version.major, '.', managed->version.minor, ", wanted ",
+        "got DLPack version ", managed->version.major, '.', managed->version.minor, "; expected ",
         kMajorVersion, ".x; ask the producer for max_version=(1, 1)");
   View view =
       view_of_dlpack(managed->dl_tensor, (managed->flags & kFlagSubBytePadded) != 0, import);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace dlpack_testing;
 
-TEST(DlpackImport, adopts_until_the_last_tensor_goes) {
+TEST(DlpackImport, AdoptsUntilTheLastTensorGoes) {
   Versioned foreign(kF32, {2, 3});
   Legacy legacy(kF32, {2, 3});
   {
@@ -32,13 +32,13 @@ TEST(DlpackImport, adopts_until_the_last_tensor_goes) {
   EXPECT_EQ(legacy.deleted, 1);
 }
 
-TEST(DlpackImport, an_array_may_have_no_deleter) {
+TEST(DlpackImport, AnArrayMayHaveNoDeleter) {
   Versioned foreign(kF32, {4});
   foreign.managed.deleter = nullptr;
   EXPECT_EQ(from_dlpack(&foreign.managed).shape(), Shape{4});
 }
 
-TEST(DlpackImport, knows_every_type) {
+TEST(DlpackImport, KnowsEveryType) {
   const struct {
     DLDataType type;
     DType dtype;
@@ -68,7 +68,7 @@ TEST(DlpackImport, knows_every_type) {
   }
 }
 
-TEST(DlpackImport, refuses_types_it_does_not_know) {
+TEST(DlpackImport, RefusesTypesItDoesNotKnow) {
   const DLDataType strangers[] = {{dlpack::kDLFloat, 8, 1},
                                   {dlpack::kDLFloat, 32, 4},
                                   {dlpack::kDLFloat, 128, 1},
@@ -92,7 +92,7 @@ TEST(DlpackImport, refuses_types_it_does_not_know) {
   }
 }
 
-TEST(DlpackImport, integers_need_a_format) {
+TEST(DlpackImport, IntegersNeedAFormat) {
   for (const DLDataType type : {kU8, DLDataType{dlpack::kDLInt, 8, 1}}) {
     Versioned bytes(type, {5});
     EXPECT_EQ(refusal(bytes).code(), ErrorCode::wrong_type);
@@ -106,7 +106,7 @@ TEST(DlpackImport, integers_need_a_format) {
             Shape{2});
 }
 
-TEST(DlpackImport, a_format_may_be_repeated_but_not_contradicted) {
+TEST(DlpackImport, AFormatMayBeRepeatedButNotContradicted) {
   Versioned foreign({dlpack::kDLFloat8_e5m2, 8, 1}, {5});
   EXPECT_EQ(refusal(foreign, {.format = e4m3fn}).code(), ErrorCode::wrong_type);
   EXPECT_EQ(refusal(foreign, {.packed_cols = 5}).code(), ErrorCode::wrong_type);
@@ -115,7 +115,7 @@ TEST(DlpackImport, a_format_may_be_repeated_but_not_contradicted) {
   EXPECT_EQ(refusal(values, {.format = e4m3fn}).code(), ErrorCode::wrong_type);
 }
 
-TEST(DlpackImport, strides_become_bytes) {
+TEST(DlpackImport, StridesBecomeBytes) {
   Versioned transposed(kF32, {2, 3}, {1, 2});
   EXPECT_EQ(from_dlpack(&transposed.managed).view().strides, (Shape{4, 8}));
   Versioned backwards(kF32, {2, 3}, {-3, -1});
@@ -129,14 +129,14 @@ TEST(DlpackImport, strides_become_bytes) {
             (Shape{16, 4}));
 }
 
-TEST(DlpackImport, strides_that_do_not_matter_are_ignored) {
+TEST(DlpackImport, StridesThatDoNotMatterAreIgnored) {
   Versioned single(kF32, {1, 3}, {INT64_MAX, 1});
   EXPECT_TRUE(is_dense(from_dlpack(&single.managed).view()));
   Versioned empty(kF32, {0, 3}, {INT64_MAX, INT64_MIN});
   EXPECT_TRUE(is_dense(from_dlpack(&empty.managed).view()));
 }
 
-TEST(DlpackImport, refuses_strides_beyond_64_bits) {
+TEST(DlpackImport, RefusesStridesBeyond64Bits) {
   for (const std::int64_t stride : {INT64_MAX, INT64_MIN, INT64_MAX / 16, INT64_MIN / 64}) {
     Versioned far(kF32, {3, 3}, {stride, 1});
     EXPECT_EQ(refusal(far).code(), ErrorCode::invalid_argument) << stride;
@@ -145,7 +145,7 @@ TEST(DlpackImport, refuses_strides_beyond_64_bits) {
   EXPECT_EQ(refusal(sum).code(), ErrorCode::invalid_argument);
 }
 
-TEST(DlpackImport, byte_offset_moves_the_data) {
+TEST(DlpackImport, ByteOffsetMovesTheData) {
   Versioned foreign(kF32, {2});
   foreign.array().byte_offset = 12;
   EXPECT_EQ(from_dlpack(&foreign.managed).view().data, foreign.memory.data() + 12);
@@ -154,7 +154,7 @@ TEST(DlpackImport, byte_offset_moves_the_data) {
   EXPECT_EQ(refusal(lost).code(), ErrorCode::invalid_argument);
 }
 
-TEST(DlpackImport, shapes_of_every_rank) {
+TEST(DlpackImport, ShapesOfEveryRank) {
   Versioned scalar(kF32, {});
   scalar.array().shape = nullptr;
   EXPECT_EQ(from_dlpack(&scalar.managed).shape(), Shape{});
@@ -174,7 +174,7 @@ TEST(DlpackImport, shapes_of_every_rank) {
   EXPECT_EQ(refusal(huge).code(), ErrorCode::invalid_argument);
 }
 
-TEST(DlpackImport, null_data_is_for_empty_arrays) {
+TEST(DlpackImport, NullDataIsForEmptyArrays) {
   Versioned empty(kF32, {0, 4});
   empty.array().data = nullptr;
   EXPECT_EQ(element_count(from_dlpack(&empty.managed).shape()), 0);
@@ -185,7 +185,7 @@ TEST(DlpackImport, null_data_is_for_empty_arrays) {
   EXPECT_THROW((void)from_dlpack(static_cast<DLManagedTensor*>(nullptr)), Error);
 }
 
-TEST(DlpackImport, devices) {
+TEST(DlpackImport, Devices) {
   Versioned foreign(kF32, {2});
   for (const int host : {1, 3, 11}) {
     foreign.array().device = {host, 0};
@@ -202,7 +202,7 @@ TEST(DlpackImport, devices) {
   }
 }
 
-TEST(DlpackImport, versions_and_flags) {
+TEST(DlpackImport, VersionsAndFlags) {
   Versioned later(kF32, {2});
   later.managed.version = {1, 7};
   later.managed.flags = dlpack::kFlagReadOnly | dlpack::kFlagCopied;

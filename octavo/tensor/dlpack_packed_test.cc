@@ -11,7 +11,7 @@ namespace {
 
 using namespace dlpack_testing;
 
-TEST(DlpackPacked, packed_fp4_in_pairs) {
+TEST(DlpackPacked, PackedFp4InPairs) {
   Versioned pairs(kF4x2, {2, 3}, {4, 1});
   const View view = from_dlpack(&pairs.managed).view();
   EXPECT_TRUE(view.packed);
@@ -25,7 +25,7 @@ TEST(DlpackPacked, packed_fp4_in_pairs) {
   EXPECT_EQ(refusal(huge).code(), ErrorCode::invalid_argument);
 }
 
-TEST(DlpackPacked, packed_codes_one_by_one) {
+TEST(DlpackPacked, PackedCodesOneByOne) {
   Legacy even(kF4, {2, 6});
   const View view = from_dlpack(&even.managed).view();
   EXPECT_TRUE(view.packed);
@@ -45,7 +45,7 @@ TEST(DlpackPacked, packed_codes_one_by_one) {
   EXPECT_EQ(refusal(transposed).code(), ErrorCode::invalid_argument);
 }
 
-TEST(DlpackPacked, padded_codes) {
+TEST(DlpackPacked, PaddedCodes) {
   Versioned padded(kF4, {2, 3}, {1, 2});
   padded.managed.flags = dlpack::kFlagSubBytePadded;
   const View view = from_dlpack(&padded.managed).view();
@@ -53,7 +53,7 @@ TEST(DlpackPacked, padded_codes) {
   EXPECT_EQ(view.strides, (Shape{1, 2}));
 }
 
-TEST(DlpackPacked, packed_bytes) {
+TEST(DlpackPacked, PackedBytes) {
   Versioned bytes(kU8, {2, 4}, {7, 1});
   for (const std::int64_t cols : {7, 8}) {
     const View view = from_dlpack(&bytes.managed, {.format = e2m1fn, .packed_cols = cols}).view();

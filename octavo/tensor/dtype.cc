@@ -30,7 +30,7 @@ DType parse_dtype(std::string_view name) {
       return known.dtype;
   }
   fail(ErrorCode::wrong_type, "dtype", "got '", shown(name),
-       "', wanted float64, float32, float16 or bfloat16");
+       "'; expected float64, float32, float16 or bfloat16");
 }
 
 }  // namespace octavo

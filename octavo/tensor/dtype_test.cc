@@ -11,7 +11,7 @@ namespace {
 
 constexpr DType kValues[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 
-TEST(DType, names_go_round) {
+TEST(DType, NamesGoRound) {
   for (const DType dtype : kValues) {
     const std::string name(dtype_name(dtype));
     EXPECT_EQ(parse_dtype(name), dtype);
@@ -22,14 +22,14 @@ TEST(DType, names_go_round) {
   EXPECT_EQ(dtype_name(DType::code), "code");
 }
 
-TEST(DType, short_names) {
+TEST(DType, ShortNames) {
   EXPECT_EQ(parse_dtype("f64"), DType::f64);
   EXPECT_EQ(parse_dtype("f32"), DType::f32);
   EXPECT_EQ(parse_dtype("f16"), DType::f16);
   EXPECT_EQ(parse_dtype("bf16"), DType::bf16);
 }
 
-TEST(DType, refuses_everything_else) {
+TEST(DType, RefusesEverythingElse) {
   const std::string shouting = "FLOAT32", spaced = "float32 ", with_nul("float32\0", 8);
   for (const std::string& bad :
        {std::string(), shouting, spaced, with_nul, std::string("float"), std::string("code"),
@@ -45,7 +45,7 @@ TEST(DType, refuses_everything_else) {
   EXPECT_THROW((void)parse_dtype(std::string(100000, 'x')), Error);
 }
 
-TEST(DType, element_bytes) {
+TEST(DType, ElementBytes) {
   EXPECT_EQ(element_bytes(DType::f64), 8);
   EXPECT_EQ(element_bytes(DType::f32), 4);
   EXPECT_EQ(element_bytes(DType::f16), 2);
@@ -56,7 +56,7 @@ TEST(DType, element_bytes) {
   EXPECT_EQ(element_bytes(DType::code, parse_format("e5m10")), 2);
 }
 
-TEST(DType, packed_rows_fill_whole_bytes) {
+TEST(DType, PackedRowsFillWholeBytes) {
   const struct {
     std::int64_t cols, fp4, fp6;
   } rows[] = {{0, 0, 0}, {1, 1, 1}, {2, 1, 2},    {3, 2, 3},

@@ -17,7 +17,7 @@ std::uintptr_t address(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.view().data);
 }
 
-TEST(Tensor, values_are_dense_and_writable) {
+TEST(Tensor, ValuesAreDenseAndWritable) {
   const Tensor tensor = Tensor::values({3, 4}, DType::f32);
   EXPECT_EQ(tensor.dtype(), DType::f32);
   EXPECT_EQ(tensor.shape(), (Shape{3, 4}));
@@ -28,7 +28,7 @@ TEST(Tensor, values_are_dense_and_writable) {
   EXPECT_EQ(tensor.bytes().size(), 48u);
 }
 
-TEST(Tensor, codes_may_be_packed) {
+TEST(Tensor, CodesMayBePacked) {
   const Tensor loose = Tensor::codes({3, 5}, e2m1fn);
   const Tensor packed = Tensor::codes({3, 5}, e2m1fn, true);
   EXPECT_EQ(loose.nbytes(), 15);
@@ -40,27 +40,27 @@ TEST(Tensor, codes_may_be_packed) {
   EXPECT_THROW((void)Tensor::codes({3, 5}, e4m3fn, true), Error);
 }
 
-TEST(Tensor, large_ones_are_aligned_to_huge_pages) {
+TEST(Tensor, LargeOnesAreAlignedToHugePages) {
   const Tensor tensor = Tensor::codes({(2 << 20) + 1}, e4m3fn);
   EXPECT_EQ(address(tensor) % (2u << 20), 0u);
   tensor.bytes().back() = std::byte{1};
 }
 
-TEST(Tensor, empty_ones_have_memory_to_point_at) {
+TEST(Tensor, EmptyOnesHaveMemoryToPointAt) {
   const Tensor tensor = Tensor::values({0, 4}, DType::f32);
   EXPECT_NE(tensor.view().data, nullptr);
   EXPECT_EQ(tensor.nbytes(), 0);
   EXPECT_TRUE(tensor.span<float>().empty());
 }
 
-TEST(Tensor, copies_share_memory) {
+TEST(Tensor, CopiesShareMemory) {
   const Tensor tensor = Tensor::values({2}, DType::f64);
   const Tensor copy = tensor;
   copy.span<double>()[1] = 42;
   EXPECT_EQ(tensor.span<double>()[1], 42);
 }
 
-TEST(Tensor, adopts_what_an_owner_keeps_alive) {
+TEST(Tensor, AdoptsWhatAnOwnerKeepsAlive) {
   auto memory = std::make_shared<std::array<float, 4>>();
   const std::weak_ptr<void> watch = memory;
   {
@@ -72,14 +72,14 @@ TEST(Tensor, adopts_what_an_owner_keeps_alive) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST(Tensor, spans_have_the_elements_size) {
+TEST(Tensor, SpansHaveTheElementsSize) {
   const Tensor tensor = Tensor::values({4}, DType::bf16);
   EXPECT_EQ(tensor.span<std::uint16_t>().size(), 4u);
   EXPECT_THROW((void)tensor.span<float>(), Error);
   EXPECT_EQ(Tensor::codes({4}, parse_format("e5m10")).span<std::uint16_t>().size(), 4u);
 }
 
-TEST(Tensor, spans_need_dense_memory) {
+TEST(Tensor, SpansNeedDenseMemory) {
   const Tensor whole = Tensor::values({4, 4}, DType::f32);
   View view = whole.view();
   view.shape = {4, 2};
@@ -88,14 +88,14 @@ TEST(Tensor, spans_need_dense_memory) {
   EXPECT_THROW((void)part.bytes(), Error);
 }
 
-TEST(Tensor, refuses_what_cannot_be) {
+TEST(Tensor, RefusesWhatCannotBe) {
   EXPECT_THROW((void)Tensor::values({-1}, DType::f32), Error);
   EXPECT_THROW((void)Tensor::values({4}, DType::code), Error);
   EXPECT_THROW((void)Tensor::values({INT64_MAX / 2, 4}, DType::f32), Error);
 }
 
 // Possible as a shape, but no machine has it: an error to catch, not the end of the process.
-TEST(Tensor, out_of_memory_is_an_error) {
+TEST(Tensor, OutOfMemoryIsAnError) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers end the process on allocations this large";
 #endif

@@ -12,7 +12,7 @@ std::int64_t element_count(const Shape& shape) {
   for (const std::int64_t size : shape.sizes()) {
     if (size < 0) {
       fail(ErrorCode::invalid_argument, "shape", "got a negative size in ", to_string(shape),
-           ", wanted sizes of zero or more");
+           "; expected sizes of zero or more");
     }
     if (size == 0) {
       empty = true;

@@ -24,7 +24,7 @@ ErrorCode code_of(Call call) {
   return ErrorCode::internal;
 }
 
-TEST(Shape, counts_elements) {
+TEST(Shape, CountsElements) {
   EXPECT_EQ(element_count({}), 1);
   EXPECT_EQ(element_count({7}), 7);
   EXPECT_EQ(element_count({2, 3, 4}), 24);
@@ -32,7 +32,7 @@ TEST(Shape, counts_elements) {
   EXPECT_EQ(element_count({INT64_MAX, 1}), INT64_MAX);
 }
 
-TEST(Shape, refuses_impossible_sizes) {
+TEST(Shape, RefusesImpossibleSizes) {
   EXPECT_EQ(code_of([] { (void)element_count({-1}); }), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([] { (void)element_count({0, -1}); }), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([] { (void)element_count({INT64_MAX, 2}); }), ErrorCode::invalid_argument);
@@ -41,7 +41,7 @@ TEST(Shape, refuses_impossible_sizes) {
   EXPECT_EQ(code_of([] { (void)element_count({0, INT64_MAX, 2}); }), ErrorCode::invalid_argument);
 }
 
-TEST(Shape, prints_and_compares) {
+TEST(Shape, PrintsAndCompares) {
   EXPECT_EQ(to_string(Shape{}), "[]");
   EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
   EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
@@ -49,12 +49,12 @@ TEST(Shape, prints_and_compares) {
   EXPECT_NE((Shape{2, 0}), Shape{2});
 }
 
-TEST(Shape, keeps_at_most_the_largest_rank) {
+TEST(Shape, KeepsAtMostTheLargestRank) {
   const std::vector<std::int64_t> sizes(kMaxRank + 3, 2);
   EXPECT_EQ(Shape(std::span(sizes)).rank(), kMaxRank);
 }
 
-TEST(DenseBytes, of_values_and_codes) {
+TEST(DenseBytes, OfValuesAndCodes) {
   EXPECT_EQ(dense_bytes({3, 5}, DType::f64, {}, false), 120);
   EXPECT_EQ(dense_bytes({3, 5}, DType::bf16, {}, false), 30);
   EXPECT_EQ(dense_bytes({3, 5}, DType::code, e4m3fn, false), 15);
@@ -65,7 +65,7 @@ TEST(DenseBytes, of_values_and_codes) {
   EXPECT_EQ(dense_bytes({4, 0}, DType::f32, {}, false), 0);
 }
 
-TEST(DenseBytes, refuses_what_does_not_fit) {
+TEST(DenseBytes, RefusesWhatDoesNotFit) {
   EXPECT_EQ(code_of([] { (void)dense_bytes({INT64_MAX / 4}, DType::f64, {}, false); }),
             ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([] {
@@ -78,14 +78,14 @@ TEST(DenseBytes, refuses_what_does_not_fit) {
             ErrorCode::invalid_argument);
 }
 
-TEST(DenseStrides, are_row_major_in_bytes) {
+TEST(DenseStrides, AreRowMajorInBytes) {
   EXPECT_EQ(dense_strides({2, 3, 4}, DType::f32, {}, false), (Shape{48, 16, 4}));
   EXPECT_EQ(dense_strides({2, 3, 4}, DType::code, parse_format("e5m10"), false), (Shape{24, 8, 2}));
   EXPECT_EQ(dense_strides({2, 3, 5}, DType::code, e2m1fn, true), (Shape{9, 3, 0}));
   EXPECT_EQ(dense_strides({}, DType::f32, {}, false), Shape{});
 }
 
-TEST(IsDense, ignores_strides_that_are_never_taken) {
+TEST(IsDense, IgnoresStridesThatAreNeverTaken) {
   View view = value_view(nullptr, DType::f32, {3, 1, 4});
   EXPECT_TRUE(is_dense(view));
   view.strides[1] = 12345;
@@ -104,7 +104,7 @@ TEST(IsDense, ignores_strides_that_are_never_taken) {
   EXPECT_FALSE(is_dense(packed));
 }
 
-TEST(Views, of_values) {
+TEST(Views, OfValues) {
   float data[6];
   const View view = value_view(data, DType::f32, {2, 3});
   EXPECT_EQ(view.data, data);
@@ -116,7 +116,7 @@ TEST(Views, of_values) {
             ErrorCode::invalid_argument);
 }
 
-TEST(Views, of_codes) {
+TEST(Views, OfCodes) {
   std::uint8_t data[6];
   const View view = code_view(data, e2m1fn, {2, 5}, true);
   EXPECT_EQ(view.dtype, DType::code);
@@ -131,7 +131,7 @@ TEST(Views, of_codes) {
             ErrorCode::invalid_argument);
 }
 
-TEST(Views, of_spans) {
+TEST(Views, OfSpans) {
   std::vector<float> floats(3);
   const std::vector<double> doubles(4);
   std::vector<std::uint8_t> bytes(5);
@@ -148,7 +148,7 @@ TEST(Views, of_spans) {
 
 // Sixteen-bit storage for eight-bit codes would read every second code from nowhere, and the other
 // way round past the end.
-TEST(Views, of_spans_refuse_storage_of_another_width) {
+TEST(Views, OfSpansRefuseStorageOfAnotherWidth) {
   std::vector<std::uint8_t> bytes(4);
   std::vector<std::uint16_t> words(4);
   EXPECT_EQ(code_of([&] { (void)view_of(std::span(bytes), parse_format("e5m10")); }),

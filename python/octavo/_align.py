@@ -92,7 +92,7 @@ def quantize_aligned(
     mx = as_scaling(scaling, op)
     aligned = _aligned_scaling(mx, to, op)
     if isinstance(x, QuantizedTensor):
-        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use align_exponents")
+        raise TypeError(f"[{op}] got a QuantizedTensor; expected values; use align_exponents")
     source = describe(x, op, stream=stream)
     kind = value_kind(source, op)
     if out is None:
@@ -113,10 +113,10 @@ def quantize_aligned(
 
 def _aligned_scaling(mx: Scaling, to: Any, op: str) -> Scaling:
     if not isinstance(to, str):
-        raise TypeError(f"[{op}] got to of type {type(to).__name__}, wanted 'rows' or 'blocks'")
+        raise TypeError(f"[{op}] got to of type {type(to).__name__}; expected 'rows' or 'blocks'")
     return _octavo.aligned_scaling(mx, to)
 
 
 def _check_out(out: QuantizedTensor, scaling: Scaling, op: str) -> None:
     if out.scaling != scaling:
-        raise ValueError(f"[{op}] out is for {out.scaling!r}, wanted {scaling!r}")
+        raise ValueError(f"[{op}] out is for {out.scaling!r}; expected {scaling!r}")

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def wrong_type(op: str, name: str, value: Any, wanted: str) -> TypeError:
-    return TypeError(f"[{op}] got {name} = {shown(value)}, wanted {wanted}")
+    return TypeError(f"[{op}] got {name} = {shown(value)}; expected {wanted}")
 
 
 def shown(value: Any) -> str:

@@ -177,7 +177,7 @@ class NumpyFamily(Family):
         kind = _numpy_kind(x.dtype)
         if kind is None:
             raise TypeError(
-                f"[{op}] got dtype {x.dtype.str} in foreign byte order, wanted native order; "
+                f"[{op}] got dtype {x.dtype.str} in foreign byte order; expected native order; "
                 f"convert with x.astype(x.dtype.newbyteorder('='))"
             )
         return self._array(x, kind)
@@ -255,7 +255,7 @@ def stream_address(stream: Any) -> int:
         stream = getattr(stream, name, stream)
     address = operator.index(stream)
     if address < 0:
-        raise ValueError(f"[stream] got {address}, wanted the address of a stream, 0, 1 or 2")
+        raise ValueError(f"[stream] got {address}; expected the address of a stream, 0, 1 or 2")
     return address
 
 
@@ -314,7 +314,7 @@ def family_named(library: str, op: str) -> Family:
         return NUMPY
     if library == "torch":
         return _torch_family()
-    raise ValueError(f"[{op}] got library {library!r}, wanted 'numpy' or 'torch'")
+    raise ValueError(f"[{op}] got library {library!r}; expected 'numpy' or 'torch'")
 
 
 @functools.cache  # to import a name again costs half a microsecond
@@ -343,14 +343,14 @@ def _from_python(x: Any, op: str, codes: bool) -> np.ndarray[Any, np.dtype[Any]]
         if array.size and (array.min() < 0 or array.max() > 0xFFFF):
             raise ValueError(
                 f"[{op}] got codes from {array.min()} to {array.max()}, "
-                "wanted codes from 0 to 65535"
+                "expected codes from 0 to 65535"
             )
         return array.astype(np.uint8 if array.size == 0 or array.max() <= 0xFF else np.uint16)
     if array.dtype.kind in "iu":
         return array.astype(np.float64)
     if array.dtype.kind in "OSUb":
         raise TypeError(
-            f"[{op}] got a Python value that NumPy reads as {array.dtype}, wanted numbers"
+            f"[{op}] got a Python value that NumPy reads as {array.dtype}; expected numbers"
         )
     return array
 
@@ -363,7 +363,7 @@ def _from_protocol(x: Any, op: str) -> np.ndarray[Any, np.dtype[Any]]:
     )
     if not known:
         raise TypeError(
-            f"[{op}] got {type(x).__name__}, wanted an array of NumPy, ml_dtypes, torch or any "
+            f"[{op}] got {type(x).__name__}; expected an array of NumPy, ml_dtypes, torch or any "
             "library with __dlpack__, or Python numbers"
         )
     return np.asarray(x)

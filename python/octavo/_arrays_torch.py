@@ -25,7 +25,7 @@ class TorchFamily(Family):
     def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
         if x.layout is not torch.strided or x.is_nested:
             raise TypeError(
-                f"[{op}] got a tensor of layout {x.layout}, wanted a strided one; "
+                f"[{op}] got a tensor of layout {x.layout}; expected a strided one; "
                 "convert with x.to_dense()"
             )
         if type(x) is not Tensor and hasattr(x, "quantized"):  # a tensor of octavo.torch

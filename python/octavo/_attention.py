@@ -292,7 +292,7 @@ def _bias(bias: Any, op: str) -> Any:
     """An array of float32; its memory must stay alive during the call."""
     array = describe(bias, f"{op}: bias")
     if array.kind != "float32":
-        raise TypeError(f"[{op}] got a bias of {array.kind}, wanted float32")
+        raise TypeError(f"[{op}] got a bias of {array.kind}; expected float32")
     return array
 
 
@@ -300,7 +300,7 @@ def _window(window: Any, op: str) -> tuple[int, int]:
     if window is None:
         return -1, -1
     if not isinstance(window, tuple | list) or len(window) != 2:
-        raise TypeError(f"[{op}] got window = {shown(window)}, wanted (before, after), or None")
+        raise TypeError(f"[{op}] got window = {shown(window)}; expected (before, after), or None")
     return tuple(  # type: ignore[return-value]
         -1 if side is None else integer(side, "window", _MOST_TOKENS, op) for side in window
     )
@@ -313,20 +313,20 @@ def _lengths(lengths: Any, name: str, op: str) -> list[int]:
         numbers = list(lengths)
     except TypeError:
         raise TypeError(
-            f"[{op}] got {name} = {shown(lengths)}, wanted a list of integers"
+            f"[{op}] got {name} = {shown(lengths)}; expected a list of integers"
         ) from None
     return [integer(number, name, _MOST_TOKENS, op) for number in numbers]
 
 
 def _is_bottom_right(align: Any, op: str) -> bool:
     if _name(align, "align", op) not in _ALIGNMENTS:
-        raise ValueError(f"[{op}] got align = {shown(align)}, wanted {' or '.join(_ALIGNMENTS)}")
+        raise ValueError(f"[{op}] got align = {shown(align)}; expected {' or '.join(_ALIGNMENTS)}")
     return bool(align == "bottom_right")
 
 
 def _name(given: Any, name: str, op: str) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")
+        raise TypeError(f"[{op}] got {name} of type {type(given).__name__}; expected a name")
     return given
 
 
@@ -337,5 +337,5 @@ def _factor(softmax_scale: Any, op: str) -> float | None:
 def _tolerance(given: Any, name: str, op: str) -> float:
     number = real(given, name, op)
     if not number >= 0 or math.isinf(number):
-        raise ValueError(f"[{op}] got {name} = {given}, wanted a number of at least 0")
+        raise ValueError(f"[{op}] got {name} = {given}; expected a number of at least 0")
     return number

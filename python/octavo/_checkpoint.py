@@ -62,11 +62,11 @@ def quantize_checkpoint(
     """
     if scale_rounding not in ("bf16", "none"):
         raise ValueError(
-            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}, wanted 'bf16' or 'none'"
+            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}; expected 'bf16' or 'none'"
         )
     if nonfinite not in ("error", "clamp"):
         raise ValueError(
-            f"[quantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
+            f"[quantize_checkpoint] got nonfinite={nonfinite!r}; expected 'error' or 'clamp'"
         )
     op = "quantize_checkpoint"
     limits = limits_of(op, fail_if)
@@ -132,7 +132,7 @@ def convert_checkpoint(
 ) -> dict[str, Any]:
     """Converts a quantized checkpoint to another dialect; codes and scales do not change."""
     if not target:
-        raise ValueError(f"[convert_checkpoint] got no target, wanted one of {dialects()}")
+        raise ValueError(f"[convert_checkpoint] got no target; expected one of {dialects()}")
     op = "convert_checkpoint"
     return _octavo.convert_checkpoint(
         checked.path(op, "model", model),
@@ -162,11 +162,11 @@ def dequantize_checkpoint(
     type is an error that names its tensor, or with nonfinite="clamp" the type's largest value."""
     if nonfinite not in ("error", "clamp"):
         raise ValueError(
-            f"[dequantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
+            f"[dequantize_checkpoint] got nonfinite={nonfinite!r}; expected 'error' or 'clamp'"
         )
     if checked.word("dequantize_checkpoint", "dtype", dtype) not in _DTYPES:
         raise ValueError(
-            f"[dequantize_checkpoint] got dtype={dtype!r}, wanted bfloat16, float16 or float32"
+            f"[dequantize_checkpoint] got dtype={dtype!r}; expected bfloat16, float16 or float32"
         )
     op = "dequantize_checkpoint"
     return _octavo.convert_checkpoint(

@@ -19,7 +19,7 @@ def path(op: str, what: str, given: Path) -> str:
     path = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(path, str):
         raise TypeError(
-            f"[{op}] got {what}={given!r}, wanted a path: a str or an os.PathLike of one"
+            f"[{op}] got {what}={given!r}; expected a path: a str or an os.PathLike of one"
         )
     return _text(op, what, path, "a path")
 
@@ -27,12 +27,12 @@ def path(op: str, what: str, given: Path) -> str:
 def _text(op: str, what: str, given: str, wanted: str) -> str:
     """A text that a system can have for a name: bytes of UTF-8 without NUL."""
     if "\0" in given:  # the system would take what stands before it
-        raise ValueError(f"[{op}] got {what}={given!r}, wanted {wanted} without NUL")
+        raise ValueError(f"[{op}] got {what}={given!r}; expected {wanted} without NUL")
     try:
         given.encode()
     except UnicodeEncodeError:
         raise ValueError(
-            f"[{op}] got {what}={given!r}, wanted {wanted} that is UTF-8, not bytes of something "
+            f"[{op}] got {what}={given!r}; expected {wanted} that is UTF-8, not bytes of something "
             "else"
         ) from None
     return given
@@ -41,18 +41,18 @@ def _text(op: str, what: str, given: str, wanted: str) -> str:
 def word(op: str, what: str, given: str | None) -> str:
     """A word, or "" for None."""
     if given is not None and not isinstance(given, str):
-        raise TypeError(f"[{op}] got {what}={given!r}, wanted a str")
+        raise TypeError(f"[{op}] got {what}={given!r}; expected a str")
     return _text(op, what, given, "a str") if given else ""
 
 
 def flag(op: str, what: str, given: bool) -> bool:
     if not isinstance(given, bool):
-        raise TypeError(f"[{op}] got {what}={given!r}, wanted True or False")
+        raise TypeError(f"[{op}] got {what}={given!r}; expected True or False")
     return given
 
 
 def count(op: str, what: str, given: int, least: int, most: int) -> int:
-    wanted = f", wanted an int from {least} to {most}"
+    wanted = f"; expected an int from {least} to {most}"
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
     count = operator.index(given)
@@ -67,13 +67,13 @@ def threads(op: str, given: int) -> int:
 
 def called(op: str, given: OnProgress | None) -> OnProgress | None:
     if given is not None and not callable(given):
-        raise TypeError(f"[{op}] got progress={given!r}, wanted a function or None")
+        raise TypeError(f"[{op}] got progress={given!r}; expected a function or None")
     return given
 
 
 def size(op: str, what: str, given: int | str) -> int:
     """A number of bytes, or what the command line takes: "64M", "5GiB"."""
-    wanted = ", wanted a number of bytes below 2^63, or a size such as '256M' or '5GiB'"
+    wanted = "; expected a number of bytes below 2^63, or a size such as '256M' or '5GiB'"
     if isinstance(given, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s?(?:([KMGT])(?:iB|B)?|B)?\s*", given, re.I)
         if found is None:
@@ -92,7 +92,7 @@ def size(op: str, what: str, given: int | str) -> int:
 
 
 def names(op: str, what: str, given: Iterable[str]) -> list[str]:
-    wanted = ", wanted a list of expressions"
+    wanted = "; expected a list of expressions"
     # Of a text, its letters are not meant.
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
@@ -108,10 +108,10 @@ def recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
     if given is None:
         return []
     if not isinstance(given, Mapping):
-        raise TypeError(f"[{op}] got recipe_for={given!r}, wanted a dict of expression to preset")
+        raise TypeError(f"[{op}] got recipe_for={given!r}; expected a dict of expression to preset")
     for pair in given.items():
         if not all(isinstance(one, str) for one in pair):
-            raise TypeError(f"[{op}] got {pair!r} in recipe_for, wanted a str for a str")
+            raise TypeError(f"[{op}] got {pair!r} in recipe_for; expected a str for a str")
         for one in pair:
             _text(op, "an entry of recipe_for", one, "a str")
     return list(given.items())

@@ -60,7 +60,7 @@ class CheckpointReport:
         """A page that needs nothing else: tables, a map of layers, histograms."""
         if self.verb == "plan":
             raise ValueError(
-                "[html] got a plan, wanted a report: nothing is measured with dry_run=True"
+                "[html] got a plan; expected a report: nothing is measured with dry_run=True"
             )
         return self._handle.html()
 

@@ -96,12 +96,12 @@ def as_format(spec: object, op: str) -> Format:
     name = dtype_name(spec)
     if name is None:
         raise TypeError(
-            f"[{op}] got a format of type {type(spec).__name__}, wanted a name such as 'e4m3fn', "
+            f"[{op}] got a format of type {type(spec).__name__}; expected a name such as 'e4m3fn', "
             "an octavo.Format, or a dtype of ml_dtypes or torch"
         )
     if name not in _SIXTEEN_BITS and not isinstance(kind_of_name(name), Format):
         raise TypeError(
-            f"[{op}] dtype {name} is not a format of 16 bits or fewer; wanted a dtype such as "
+            f"[{op}] dtype {name} is not a format of 16 bits or fewer; expected a dtype such as "
             "ml_dtypes.float8_e4m3fn or torch.float8_e5m2, or a name such as 'e4m3fn'"
         )
     return named_format(name)

@@ -20,10 +20,10 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, QuantizedTensor]) -
     """
     op = "save"
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"[{op}] got {type(tensors).__name__}, wanted a dict of QuantizedTensor")
+        raise TypeError(f"[{op}] got {type(tensors).__name__}; expected a dict of QuantizedTensor")
     for name in tensors:
         if not isinstance(name, str):
-            raise TypeError(f"[{op}] got a name of type {type(name).__name__}, wanted str")
+            raise TypeError(f"[{op}] got a name of type {type(name).__name__}; expected str")
     handles = [_checked(tensor, op)._on_host() for tensor in tensors.values()]
     _octavo.save_quantized(os.fspath(path), list(tensors), handles)
 

@@ -126,7 +126,9 @@ def product(
         return (quantized, aligned) if return_aligned else quantized
     target = _target(a, wanted, shape, out, op)
     view = target.view(target.kind)
-    aligned = _octavo.gemm(a.handle, b.handle, view, *arguments, count_aligned=return_aligned, **how)
+    aligned = _octavo.gemm(
+        a.handle, b.handle, view, *arguments, count_aligned=return_aligned, **how
+    )
     del kept
     result = target.family.wrote(target) if wanted is None else target.family.finish(target)
     return (result, aligned) if return_aligned else result
@@ -171,12 +173,12 @@ def gemm_grouped(
     wanted = _wanted("float32" if out is None else out, op)
     if isinstance(wanted, Scaling):
         raise TypeError(
-            f"[{op}] got out = a scaling, wanted a type of values or an array; quantize the result"
+            f"[{op}] got out = a scaling; expected a type of values or an array; quantize the result"
         )
     sizes = [tuple(side.owner.shape) for side in (left, right)]
     if len(sizes[0]) != 2 or len(sizes[1]) != 3:
         raise ValueError(
-            f"[{op}] a has shape {sizes[0]} and b has shape {sizes[1]}, wanted [rows, K] and "
+            f"[{op}] a has shape {sizes[0]} and b has shape {sizes[1]}; expected [rows, K] and "
             "[groups, N, K]"
         )
     target = _target(left, wanted, (sizes[0][0], sizes[1][1]), out, op)
@@ -192,10 +194,12 @@ def gemm_grouped(
 def _counts(rows: Any, op: str) -> list[int]:
     listed = rows.tolist() if hasattr(rows, "tolist") else rows
     if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes, bytearray)):
-        raise TypeError(f"[{op}] got rows of type {type(rows).__name__}, wanted a list of integers")
+        raise TypeError(
+            f"[{op}] got rows of type {type(rows).__name__}; expected a list of integers"
+        )
     for i, count in enumerate(listed):
         if isinstance(count, bool):
-            raise TypeError(f"[{op}] got rows[{i}] of type bool, wanted an integer")
+            raise TypeError(f"[{op}] got rows[{i}] of type bool; expected an integer")
     return [integer(count, f"rows[{i}]", _MOST_PRODUCTS, op) for i, count in enumerate(listed)]
 
 
@@ -214,7 +218,7 @@ def _around(
     call."""
     for name, given in (("activation", activation), ("accumulator", accumulator)):
         if not isinstance(given, str) and not (name == "activation" and given is None):
-            raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")
+            raise TypeError(f"[{op}] got {name} of type {type(given).__name__}; expected a name")
     bias_array, bias_view = _vector(bias, op, "bias", stream)
     residual_array, residual_view = _vector(residual, op, "residual", stream)
     arguments = (
@@ -260,7 +264,7 @@ def _wanted(out: Any, op: str) -> str | Scaling | None:
         return out
     if isinstance(out, QuantizedTensor):
         raise TypeError(
-            f"[{op}] out is a QuantizedTensor, wanted how to quantize: give out.scaling"
+            f"[{op}] out is a QuantizedTensor; expected how to quantize: give out.scaling"
         )
     if not isinstance(out, str) and dtype_name(out) is None:
         return None
@@ -271,6 +275,6 @@ def _wanted(out: Any, op: str) -> str | Scaling | None:
         return _octavo.preset(out)
     name = out if isinstance(out, str) else dtype_name(out)
     raise (ValueError if isinstance(out, str) else TypeError)(
-        f"[{op}] got out = {name!r}, wanted {', '.join(VALUES)}, an array, an octavo.Scaling or "
+        f"[{op}] got out = {name!r}; expected {', '.join(VALUES)}, an array, an octavo.Scaling or "
         f"the name of a preset ({', '.join(preset_names())}): codes need scales"
     )

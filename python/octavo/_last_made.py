@@ -13,7 +13,7 @@ from octavo import _octavo
 class LastMade:
     """The library's recipes that have functions, by the fields they were made of: two recipes with
     the same function are equal. A recipe keeps its function alive and not the other way round, so
-    no weak reference tells when one is not wanted any more; the last few are kept."""
+    no weak reference tells when one is not expected any more; the last few are kept."""
 
     _ROOM = 32
 

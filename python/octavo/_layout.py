@@ -48,6 +48,6 @@ def _scales(scales: Any, op: str) -> tuple[Array, Kind, bool]:
     if array.cols is None and (isinstance(array.kind, Format) or array.kind in VALUES):
         return array, array.kind, False
     raise TypeError(
-        f"[{op}] got scales of dtype {kind_name(array.kind)}, wanted float32, bfloat16, float16, "
+        f"[{op}] got scales of dtype {kind_name(array.kind)}; expected float32, bfloat16, float16, "
         "a float8 dtype or uint8"
     )

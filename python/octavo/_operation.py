@@ -1,4 +1,4 @@
-"""One conversion of one array: what is it, what is wanted, does it fit, go.
+"""One conversion of one array: what is it, what is expected, does it fit, go.
 
 The public functions say what they want in terms of Arrays; here it is checked, results are made
 and the library is called. All checks come before the first byte is written.
@@ -230,14 +230,14 @@ def checked_out(
         if not typed and array.kind not in integers:
             raise TypeError(
                 f"[{op}] out is of dtype {kind_name(array.kind)}, "
-                f"wanted {', '.join(integers)} or a dtype of {kind.name}"
+                f"expected {', '.join(integers)} or a dtype of {kind.name}"
             )
         if packed:
             check_packed_rows(array, op)
     elif array.kind != kind:
-        raise TypeError(f"[{op}] out is of dtype {kind_name(array.kind)}, wanted {kind}")
+        raise TypeError(f"[{op}] out is of dtype {kind_name(array.kind)}; expected {kind}")
     if array.shape != shape:
-        raise ValueError(f"[{op}] out has shape {array.shape}, wanted {shape}")
+        raise ValueError(f"[{op}] out has shape {array.shape}; expected {shape}")
     return array
 
 
@@ -260,7 +260,7 @@ def source_kind(array: Array, source_format: Any, op: str) -> Kind:
             "if they are codes, say of which format: source_format='e4m3fn'"
         )
     raise TypeError(
-        f"[{op}] got {kind}, wanted float64, float32, float16, bfloat16 or a float8 dtype; {fix}"
+        f"[{op}] got {kind}; expected float64, float32, float16, bfloat16 or a float8 dtype; {fix}"
     )
 
 
@@ -275,7 +275,7 @@ def source_code_format(array: Array, format: Any, op: str, argument: str = "form
                 f"[{op}] got {kind} codes without a format; say which: {argument}='e4m3fn'"
             )
         raise TypeError(
-            f"[{op}] got {kind}, wanted codes: a float8 dtype, or uint8 or uint16 with a format"
+            f"[{op}] got {kind}; expected codes: a float8 dtype, or uint8 or uint16 with a format"
         )
     given = as_format(format, op)
     if given == own or (own is None and kind in _INTEGERS[given.itemsize]):
@@ -296,7 +296,7 @@ def value_type(spec: Any, op: str) -> str:
     """The value type that a dtype or its name says."""
     value = as_value(spec)
     if value is None:
-        raise TypeError(f"[{op}] got dtype {spec}, wanted float64, float32, float16 or bfloat16")
+        raise TypeError(f"[{op}] got dtype {spec}; expected float64, float32, float16 or bfloat16")
     return value
 
 
@@ -325,10 +325,10 @@ def integer(value: int, name: str, most: int, op: str) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(
-            f"[{op}] got {name} of type {type(value).__name__}, wanted an integer"
+            f"[{op}] got {name} of type {type(value).__name__}; expected an integer"
         ) from None
     if not 0 <= number <= most:
-        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to {_limit(most)}")
+        raise ValueError(f"[{op}] got {name} = {number}; expected 0 to {_limit(most)}")
     return number
 
 
@@ -344,7 +344,7 @@ def _limit(most: int) -> str:
 
 def _check_name(choice: object, name: str, op: str) -> None:
     if not isinstance(choice, str):
-        raise TypeError(f"[{op}] got {name} of type {type(choice).__name__}, wanted a name")
+        raise TypeError(f"[{op}] got {name} of type {type(choice).__name__}; expected a name")
     try:
         choice.encode()
     except UnicodeEncodeError:
@@ -355,7 +355,7 @@ def check_packed_rows(array: Array, op: str) -> None:
     if array.shape[-1] > 1 and array.strides[-1] != 1:
         raise ValueError(
             f"[{op}] got packed rows with a stride of {array.strides[-1]} bytes, "
-            "wanted them contiguous"
+            "expected them contiguous"
         )
 
 

@@ -221,7 +221,7 @@ def _result_type(source: Array, dtype: Any, out: Any, op: str) -> str:
     value = value_type(dtype, op)
     if value == "float64":
         raise TypeError(
-            f"[{op}] got dtype float64, wanted float32, float16 or bfloat16: what is produced is "
+            f"[{op}] got dtype float64; expected float32, float16 or bfloat16: what is produced is "
             "rounded to float32 first"
         )
     return value
@@ -239,10 +239,10 @@ def _number(eps: Any, op: str) -> float:
     try:
         return float(eps)
     except (TypeError, ValueError):
-        raise TypeError(f"[{op}] got eps of type {type(eps).__name__}, wanted a number") from None
+        raise TypeError(f"[{op}] got eps of type {type(eps).__name__}; expected a number") from None
 
 
 def _gelu_name(approximate: str, op: str) -> str:
     if approximate not in ("none", "tanh"):
-        raise ValueError(f"[{op}] got approximate = {approximate!r}, wanted 'none' or 'tanh'")
+        raise ValueError(f"[{op}] got approximate = {approximate!r}; expected 'none' or 'tanh'")
     return "gelu" if approximate == "none" else "gelu_tanh"

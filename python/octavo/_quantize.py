@@ -21,7 +21,7 @@ def preset(name: str) -> Scaling:
         (1, 32)
     """
     if not isinstance(name, str):
-        raise TypeError(f"[preset] got {type(name).__name__}, wanted a name")
+        raise TypeError(f"[preset] got {type(name).__name__}; expected a name")
     return _octavo.preset(name)
 
 
@@ -58,7 +58,7 @@ def quantize(
     op = "quantize"
     scaling = as_scaling(scaling, op)
     if isinstance(x, QuantizedTensor):
-        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use requantize")
+        raise TypeError(f"[{op}] got a QuantizedTensor; expected values; use requantize")
     source = describe(x, op, stream=stream)
     kind = value_kind(source, op)
     if out is None:
@@ -210,7 +210,7 @@ def as_scaling(scaling: Any, op: str) -> Scaling:
     if isinstance(scaling, str):
         return _octavo.preset(scaling)
     raise TypeError(
-        f"[{op}] got a scaling of type {type(scaling).__name__}, wanted an octavo.Scaling or the "
+        f"[{op}] got a scaling of type {type(scaling).__name__}; expected an octavo.Scaling or the "
         f"name of a preset: {', '.join(preset_names())}"
     )
 
@@ -221,11 +221,11 @@ def value_kind(array: Array, op: str) -> Kind:
         return kind
     if isinstance(kind, Format):
         raise TypeError(
-            f"[{op}] got {kind_name(kind)}, which are codes, wanted float64, float32, float16 or "
+            f"[{op}] got {kind_name(kind)}, which are codes; expected float64, float32, float16 or "
             "bfloat16; decode them first, or use requantize for codes with scales"
         )
     raise TypeError(
-        f"[{op}] got {kind}, wanted float64, float32, float16 or bfloat16; "
+        f"[{op}] got {kind}; expected float64, float32, float16 or bfloat16; "
         f"convert first: {array.family.float_fix}"
     )
 
@@ -233,7 +233,7 @@ def value_kind(array: Array, op: str) -> Kind:
 def _checked(q: Any, op: str) -> QuantizedTensor:
     if not isinstance(q, QuantizedTensor):
         raise TypeError(
-            f"[{op}] got {type(q).__name__}, wanted a QuantizedTensor: quantize makes one of "
+            f"[{op}] got {type(q).__name__}; expected a QuantizedTensor: quantize makes one of "
             "values, quantized one of codes and scales"
         )
     return q

@@ -77,7 +77,7 @@ def _kind_as(array: Array, wanted: Kind, what: str, op: str) -> Kind:
     if same is not None and code_format(array.kind) == same:
         return wanted
     names = " or ".join((kind_name(wanted), *integers))
-    raise TypeError(f"[{op}] the {what} are of dtype {kind_name(array.kind)}, wanted {names}")
+    raise TypeError(f"[{op}] the {what} are of dtype {kind_name(array.kind)}; expected {names}")
 
 
 def _cols_and_shape(
@@ -98,7 +98,7 @@ def _cols_and_shape(
     wanted = shape[:-1] + ((row_bytes(shape[-1], format),) if shape else ())
     if wanted != array.shape:
         raise ValueError(
-            f"[{op}] got packed codes of shape {array.shape}, wanted {wanted} for a tensor of "
+            f"[{op}] got packed codes of shape {array.shape}; expected {wanted} for a tensor of "
             f"shape {shape}: rows of bytes"
         )
     return shape[-1], shape

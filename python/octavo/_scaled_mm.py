@@ -64,7 +64,7 @@ def scaled_mm(
     """
     op = "scaled_mm"
     if scale_b is None:
-        raise TypeError(f"[{op}] got no scale_b; wanted the scale of mat_b")
+        raise TypeError(f"[{op}] got no scale_b; expected the scale of mat_b")
     _check_contraction(contraction_dim, op)
     a, b = _matrices(mat_a, mat_b, op)
     operands = [
@@ -107,7 +107,7 @@ def _matrices(mat_a: Any, mat_b: Any, op: str) -> tuple[Matrix, Matrix]:
     if a.depth != b.depth:
         raise ValueError(
             f"[{op}] mat_a has shape {a.array.shape} and mat_b has shape {b.array.shape[::-1]}: K "
-            f"is {a.depth} in mat_a and {b.depth} in mat_b; wanted [M, K] and [K, N]"
+            f"is {a.depth} in mat_a and {b.depth} in mat_b; expected [M, K] and [K, N]"
         )
     return a, b
 
@@ -118,7 +118,7 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
     array = describe(mat, f"{op}: mat_{name}")
     if not isinstance(array.kind, Format):
         raise TypeError(
-            f"[{op}] mat_{name} is {array.kind}, wanted codes: a float8 dtype or float4_e2m1fn_x2; "
+            f"[{op}] mat_{name} is {array.kind}; expected codes: a float8 dtype or float4_e2m1fn_x2; "
             + (
                 "say which with mat.view(dtype)"
                 if array.kind in ("uint8", "int8")
@@ -126,7 +126,7 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
             )
         )
     if len(array.shape) != 2:
-        raise ValueError(f"[{op}] mat_{name} has shape {array.shape}, wanted two dimensions")
+        raise ValueError(f"[{op}] mat_{name} has shape {array.shape}; expected two dimensions")
     if name == "b":
         # Its transpose: what is packed is K, whatever the dtype makes of the last dimension.
         cols = None if array.cols is None else 2 * array.shape[0]
@@ -135,7 +135,7 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
     if array.cols is not None and array.shape[1] > 1 and array.strides[1] != 1:
         raise ValueError(
             f"[{op}] mat_{name} has two codes to an element along {'K' if name == 'a' else 'N'}, "
-            + ("wanted rows that are contiguous" if name == "a" else "wanted them along K")
+            + ("expected rows that are contiguous" if name == "a" else "expected them along K")
             + ("" if name == "a" else ": pass w.t() of weights [N, K / 2]")
         )
     return Matrix(name, array, array.kind, rows, depth)
@@ -157,7 +157,7 @@ def _product(
         if format.bits != 8:
             raise TypeError(
                 f"[{op}] got {'mat_a' if dtype is None else 'output dtype'} of {kind_name(format)}"
-                ", wanted an output of bfloat16, float16, float32 or a float8 dtype; say which"
+                "; expected an output of bfloat16, float16, float32 or a float8 dtype; say which"
             )
     divisor = None
     if format is not None and scale_result is not None:
@@ -180,7 +180,7 @@ def _divisor(given: Any, a: Matrix, op: str) -> Array:
     scale = describe(given, f"{op}: scale_result")
     if scale.kind != "float32" or any(size != 1 for size in scale.shape):
         raise ValueError(
-            f"[{op}] scale_result is {kind_name(scale.kind)} of shape {scale.shape}, wanted one "
+            f"[{op}] scale_result is {kind_name(scale.kind)} of shape {scale.shape}; expected one "
             "float32"
         )
     if scale.cuda != a.array.cuda:
@@ -202,6 +202,6 @@ def _check_contraction(given: Any, op: str) -> None:
     dims = tuple(given) if isinstance(given, (tuple, list)) else given
     if dims not in ((), (1, 0), (1, -2), (-1, 0), (-1, -2)):
         raise ValueError(
-            f"[{op}] got contraction_dim = {dims}, wanted () or (1, 0): columns of mat_a with rows "
+            f"[{op}] got contraction_dim = {dims}; expected () or (1, 0): columns of mat_a with rows "
             "of mat_b; transpose what lies otherwise"
         )

@@ -81,7 +81,7 @@ def with_recipe(matrix: Matrix, scale: Any, recipe: Any, swizzle: Any, op: str) 
         fits = array.shape == wanted[0]
     if not fits:
         raise ValueError(
-            f"[{op}] {what} has shape {array.shape}, wanted {' or '.join(map(str, wanted))} for "
+            f"[{op}] {what} has shape {array.shape}; expected {' or '.join(map(str, wanted))} for "
             f"{recipe.name} of mat_{matrix.name}, which is {matrix.rows} x {matrix.depth} "
             f"({'M' if matrix.name == 'a' else 'N'} x K)"
         )
@@ -106,7 +106,7 @@ def by_shape(matrix: Matrix, scale: Any, swizzle: Any, op: str) -> QuantizedTens
             return _quantized(matrix, recipe, _unswizzled(array, recipe, matrix, op), None, op)
     if array.kind != "float32":
         raise TypeError(
-            f"[{op}] {what} is {kind_name(array.kind)}, wanted float32, float8_e8m0fnu (1x32) or "
+            f"[{op}] {what} is {kind_name(array.kind)}; expected float32, float8_e8m0fnu (1x32) or "
             "float8_e4m3fn (1x16)"
         )
     turn = matrix.name == "b"
@@ -122,7 +122,7 @@ def by_shape(matrix: Matrix, scale: Any, swizzle: Any, op: str) -> QuantizedTens
             return _quantized(matrix, recipe, grid, None, op)
     listed = ", ".join(f"{shape} ({name})" for shape, name in shapes)
     raise ValueError(
-        f"[{op}] {what} has shape {array.shape}, wanted {listed} for mat_{matrix.name}"
+        f"[{op}] {what} has shape {array.shape}; expected {listed} for mat_{matrix.name}"
     )
 
 
@@ -139,11 +139,11 @@ def _lists(
     if len(scales) != len(found):
         raise ValueError(
             f"[{op}] got {len(scales)} scales and {len(found)} recipes for mat_{matrix.name}, "
-            "wanted one recipe for each"
+            "expected one recipe for each"
         )
     if not orders or not found:
         what = "swizzles" if not orders else "recipes"
-        raise ValueError(f"[{op}] got no {what} for mat_{matrix.name}, wanted one or None")
+        raise ValueError(f"[{op}] got no {what} for mat_{matrix.name}; expected one or None")
     names = [one.name for one in found]
     if len(found) != 1 and names != ["BlockWise1x16", "TensorWise"]:
         raise ValueError(
@@ -158,7 +158,7 @@ def _recipe(given: Any, name: str, op: str) -> Recipe:
     key = text.lower().removeprefix("blockwise") if isinstance(text, str) else ""
     if key not in _RECIPES:
         raise ValueError(
-            f"[{op}] got scale_recipe_{name} = {text!r}, wanted a ScalingType of torch or its "
+            f"[{op}] got scale_recipe_{name} = {text!r}; expected a ScalingType of torch or its "
             f"name: {', '.join(recipe.name for recipe in _RECIPES.values())}"
         )
     return _RECIPES[key]
@@ -168,7 +168,7 @@ def _swizzle(given: Any, name: str, op: str) -> str:
     text = "NO_SWIZZLE" if given is None else getattr(given, "name", given)
     if text not in _SWIZZLES:
         raise ValueError(
-            f"[{op}] got swizzle_{name} = {text!r}, wanted {' or '.join(_SWIZZLES)} (a SwizzleType "
+            f"[{op}] got swizzle_{name} = {text!r}; expected {' or '.join(_SWIZZLES)} (a SwizzleType "
             "of torch, or its name)"
         )
     return str(text)
@@ -202,7 +202,7 @@ def _unswizzled(array: Array, recipe: Recipe, matrix: Matrix, op: str) -> Array:
     held, wanted = int(np.prod(array.shape)), -(-rows // 128) * 128 * (-(-depth // 4) * 4)
     if held != wanted:
         raise ValueError(
-            f"[{op}] {what} has {held} elements, wanted {wanted} for {recipe.name} of "
+            f"[{op}] {what} has {held} elements; expected {wanted} for {recipe.name} of "
             f"mat_{matrix.name}: a grid of {rows} x {depth}, swizzled in tiles of 128 x 4 "
             '(octavo.to_layout(scales, "swizzled_128x4"))'
         )

@@ -56,7 +56,7 @@ def fp8_format(n_mantissa: int) -> Format:
     """The 8-bit format with this many mantissa bits, 0 to 6; this module begins with a table."""
     if isinstance(n_mantissa, int) and not 0 <= n_mantissa < len(_FORMATS):
         raise ValueError(
-            f"[fp8_format] got n_mantissa = {n_mantissa}, wanted 0 to 6: eight bits are one of sign, "
+            f"[fp8_format] got n_mantissa = {n_mantissa}; expected 0 to 6: eight bits are one of sign, "
             "n of mantissa and at least one of exponent"
         )
     return named_format(_FORMATS[integer(n_mantissa, "n_mantissa", 31, "fp8_format")])
@@ -99,7 +99,9 @@ def round_to_fp8_represented_as_int8(
     source, kind = owner, source_kind(owner, None, op)
     automatic = isinstance(scaling_factor, str)
     if automatic and scaling_factor != "auto":
-        raise ValueError(f"[{op}] got scaling_factor {scaling_factor!r}, wanted a number or 'auto'")
+        raise ValueError(
+            f"[{op}] got scaling_factor {scaling_factor!r}; expected a number or 'auto'"
+        )
     factor = 1.0 if automatic else _factor(scaling_factor, op)
     if automatic or factor != 1.0:
         wide = as_float64(owner, kind)
@@ -166,7 +168,7 @@ def int32_to_bfloat16(int32_tensor: Any, out: Any = None, *, threads: int = 0) -
     bits = describe(int32_tensor, op)
     if bits.kind not in ("int32", "uint32"):
         raise TypeError(
-            f"[{op}] got {bits.kind}, wanted an array of int32 or uint32 that holds the bits of "
+            f"[{op}] got {bits.kind}; expected an array of int32 or uint32 that holds the bits of "
             "float32"
         )
     return cast_values(
@@ -178,9 +180,13 @@ def _factor(scaling_factor: Any, op: str) -> float:
     try:
         factor = float(scaling_factor)
     except (TypeError, ValueError):
-        raise TypeError(f"[{op}] got scaling_factor {scaling_factor!r}, wanted a number") from None
+        raise TypeError(
+            f"[{op}] got scaling_factor {scaling_factor!r}; expected a number"
+        ) from None
     if not (math.isfinite(factor) and factor > 0):
-        raise ValueError(f"[{op}] got scaling_factor = {factor}, wanted a positive, finite number")
+        raise ValueError(
+            f"[{op}] got scaling_factor = {factor}; expected a positive, finite number"
+        )
     return factor
 
 

@@ -45,7 +45,7 @@ def check_accumulator(value: str, op: str) -> None:
     """Of the products of layers."""
     if value not in _ACCUMULATORS:
         raise ValueError(
-            f"[{op}] got accumulator = {value!r}, wanted one of {', '.join(_ACCUMULATORS)}"
+            f"[{op}] got accumulator = {value!r}; expected one of {', '.join(_ACCUMULATORS)}"
         )
 
 
@@ -177,7 +177,7 @@ class Recipe:
             return value
         if not isinstance(value, kind):
             raise TypeError(
-                f"[{type(self).__name__}] got {name} = {value!r}, wanted a {kind.__name__}"
+                f"[{type(self).__name__}] got {name} = {value!r}; expected a {kind.__name__}"
             )
         if isinstance(value, Format):
             return value.name
@@ -406,7 +406,7 @@ class CustomRecipe(Recipe):
         fields, make = super()._fields(), self.qfactory
         if make is not None and not callable(make):
             raise TypeError(
-                f"[CustomRecipe] got qfactory = {make!r}, wanted a function from a role to a "
+                f"[CustomRecipe] got qfactory = {make!r}; expected a function from a role to a "
                 "quantizer"
             )
         if make is not None:

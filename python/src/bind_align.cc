@@ -18,7 +18,7 @@ namespace {
 AlignTo parse_align_to(const std::string& to) {
   if (to == "rows") return AlignTo::rows;
   check(to == "blocks", ErrorCode::invalid_argument, "align_exponents", "got to = '", shown(to),
-        "', wanted 'rows' or 'blocks'");
+        "'; expected 'rows' or 'blocks'");
   return AlignTo::blocks_of_128;
 }
 
@@ -54,7 +54,8 @@ void bind_align(nb::module_& module) {
       [](const Scaling& mx, const std::string& to) {
         return aligned_scaling(mx, parse_align_to(to));
       },
-      nb::arg("mx"), nb::arg("to"), "The Scaling of aligned codes and scales; to is rows or blocks.");
+      nb::arg("mx"), nb::arg("to"),
+      "The Scaling of aligned codes and scales; to is rows or blocks.");
   module.def(
       "align_exponents_into",
       [](const QuantizedTensor& mx, QuantizedTensor& out, int threads, bool count,

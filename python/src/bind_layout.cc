@@ -20,7 +20,7 @@ ScaleLayout parse_layout(std::string_view name) {
   for (std::size_t i = 0; i < kLayouts.size(); ++i)
     if (kLayouts[i] == name) return static_cast<ScaleLayout>(i);
   fail(ErrorCode::invalid_argument, "layout", "got '", shown(name),
-       "', wanted row_major, swizzled_128x4 or transposed");
+       "'; expected row_major, swizzled_128x4 or transposed");
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ std::shared_ptr<LinearSaved> with_parts(const LinearSaved& saved,
     parts.push_back(Tensor::adopt(view, kept_alive(owner)));
   }
   check(parts.size() == places.size(), ErrorCode::invalid_argument, "Linear", "got ", places.size(),
-        " parts of what forward kept, wanted ", parts.size());
+        " parts of what forward kept; expected ", parts.size());
   return {new LinearSaved(saved.with_parts(parts)), &let_go};
 }
 

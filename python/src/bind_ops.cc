@@ -29,7 +29,7 @@ ActivationKind parse_activation(std::string_view name, std::string_view op) {
   for (const auto& [known, kind] : kNames)
     if (known == name) return kind;
   fail(ErrorCode::invalid_argument, op, "got activation '", shown(name),
-       "', wanted gelu, gelu_tanh, relu or silu");
+       "'; expected gelu, gelu_tanh, relu or silu");
 }
 
 void bind_ops(nb::module_& module) {

@@ -65,7 +65,7 @@ QuantizedTensor with_usage(const QuantizedTensor& self, bool rowwise, bool colum
   QuantizedTensor kept = self;
   check((rowwise || columnwise) && (self.rowwise.exists() || !rowwise) &&
             (self.columnwise.exists() || !columnwise),
-        ErrorCode::invalid_argument, "quantized", "wanted copies that are there, at least one");
+        ErrorCode::invalid_argument, "quantized", "expected copies that are there, at least one");
   if (!rowwise) kept.rowwise = {};
   if (!columnwise) kept.columnwise = {};
   kept.scaling.rowwise = rowwise;

@@ -31,7 +31,7 @@ RecipeFormat parse_format(std::string_view name) {
        {RecipeFormat::E4M3, RecipeFormat::E5M2, RecipeFormat::HYBRID, RecipeFormat::E2M1})
     if (name == name_of(format)) return format;
   fail(ErrorCode::invalid_argument, "recipe", "got format \"", shown(name),
-       "\", wanted E4M3, E5M2, HYBRID or E2M1");
+       "\"; expected E4M3, E5M2, HYBRID or E2M1");
 }
 
 BackwardOverride parse_override(const std::optional<std::string>& name) {
@@ -40,7 +40,7 @@ BackwardOverride parse_override(const std::optional<std::string>& name) {
        {BackwardOverride::high_precision, BackwardOverride::dequantized})
     if (*name == name_of(choice)) return choice;
   fail(ErrorCode::invalid_argument, "recipe", "got backward_override \"", shown(*name),
-       "\", wanted None, \"high_precision\" or \"dequantized\"");
+       "\"; expected None, \"high_precision\" or \"dequantized\"");
 }
 
 // The fields of the Python class of that name, and what they are called in an error.
@@ -160,7 +160,7 @@ std::shared_ptr<Quantizer> from_python(const nb::object& made, const QuantizerRo
   if (!nb::isinstance<Quantizer>(handle))
     fail(ErrorCode::wrong_type, "CustomRecipe", "qfactory gave ",
          nb::cast<std::string>(nb::str(made.type().attr("__name__"))), " for ",
-         name_of(role.tensor), ", wanted a quantizer of octavo.quantizers or octavo.torch");
+         name_of(role.tensor), "; expected a quantizer of octavo.quantizers or octavo.torch");
   return {kept_alive(made), nb::cast<Quantizer*>(handle)};
 }
 

@@ -58,14 +58,14 @@ Hadamard parse_hadamard(std::string_view name, std::uint16_t signs) {
     return {.rowwise = (i & 1) != 0, .columnwise = (i & 2) != 0, .signs = signs};
   }
   fail(ErrorCode::invalid_argument, "hadamard", "got '", shown(name),
-       "', wanted none, rowwise, columnwise or both");
+       "'; expected none, rowwise, columnwise or both");
 }
 
 NanCode parse_nan_code(std::string_view name) {
   for (std::size_t i = 0; i < kNanCodes.size(); ++i)
     if (kNanCodes[i] == name) return static_cast<NanCode>(i);
   fail(ErrorCode::invalid_argument, "nan_code", "got '", shown(name),
-       "', wanted signed_ones, positive_ones or signed_quiet");
+       "'; expected signed_ones, positive_ones or signed_quiet");
 }
 
 std::string_view nan_code_text(const Scaling& scaling) {
@@ -79,7 +79,7 @@ ScaleSpec parse_scale(std::string_view name, const std::optional<std::string>& r
   if (rule) {
     spec.rule = parse_scale_rule(*rule);
     check(!pow2 || is_power_of_two_rule(spec.rule), ErrorCode::invalid_argument, kOp,
-          "scale pow2 is a power of two; wanted rule rceil, floor, ceil or even");
+          "scale pow2 is a power of two; expected rule rceil, floor, ceil or even");
   } else if (pow2 || spec.format == ScaleFormat::e8m0) {
     spec.rule = ScaleRule::rceil;
   }

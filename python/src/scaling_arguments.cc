@@ -26,7 +26,7 @@ std::string repr_of(nb::handle value) { return shown(nb::repr(value).c_str()); }
 
 [[noreturn]] void wrong_type(std::string_view name, nb::handle value, std::string_view wanted) {
   fail(ErrorCode::wrong_type, kOp, "got ", name, "=", repr_of(value), " of type ",
-       nb::str(value.type().attr("__name__")).c_str(), ", wanted ", wanted);
+       nb::str(value.type().attr("__name__")).c_str(), "; expected ", wanted);
 }
 
 std::string all_names() {
@@ -47,14 +47,14 @@ std::string text_of(const char* name, const nb::object& value) {
 ScalingArguments::ScalingArguments(const nb::args& positional, const nb::kwargs& named) {
   if (positional.size() > kWithoutName)
     fail(ErrorCode::wrong_type, kOp, "got ", positional.size(),
-         " arguments without a name, wanted at most ", kWithoutName,
+         " arguments without a name; expected at most ", kWithoutName,
          ", format and tile; name the others, as in scale='e8m0'");
   for (std::size_t i = 0; i < positional.size(); ++i) given_[kNames[i]] = positional[i];
   for (const auto& [key, value] : named) {
     const std::string name = nb::str(key).c_str();
     if (std::find(kNames.begin(), kNames.end(), name) == kNames.end())
       fail(ErrorCode::wrong_type, kOp, "got '", shown(name),
-           "', which is no argument of Scaling, wanted one of ", all_names());
+           "', which is no argument of Scaling; expected one of ", all_names());
     if (given_.contains(key))
       fail(ErrorCode::wrong_type, kOp, "got ", name,
            " twice, first without its name; give it once");
@@ -124,7 +124,7 @@ nb::object ScalingArguments::whole(const char* name, const nb::object& value) {
 
 void ScalingArguments::out_of_range(const char* name, const nb::object& value,
                                     const std::string& least, const std::string& most) {
-  fail(ErrorCode::invalid_argument, kOp, "got ", name, "=", repr_of(value), ", wanted ", least,
+  fail(ErrorCode::invalid_argument, kOp, "got ", name, "=", repr_of(value), "; expected ", least,
        " to ", most);
 }
 

@@ -19,6 +19,7 @@ FP8 = {
     ),
 }
 
+
 def inputs(layout="sbhd", dtype=torch.float32, groups=G, seed=0, keys=S):
     torch.manual_seed(seed)
     made = []

@@ -121,16 +121,16 @@ def test_mistakes():
     q = ov.quantize(noise(4, 64), "mxfp8")
     with pytest.raises(ValueError, match="'rows' or 'blocks'"):
         ov.align_exponents(q, "columns")
-    with pytest.raises(TypeError, match="wanted 'rows' or 'blocks'"):
+    with pytest.raises(TypeError, match="expected 'rows' or 'blocks'"):
         ov.align_exponents(q, 128)
-    with pytest.raises(TypeError, match="wanted a QuantizedTensor"):
+    with pytest.raises(TypeError, match="expected a QuantizedTensor"):
         ov.align_exponents(noise(4, 64))
     with pytest.raises(TypeError, match="use align_exponents"):
         ov.quantize_aligned(q)
     for name in ("fp8", "fp8-1x128", "nvfp4"):
-        with pytest.raises(ValueError, match="wanted MX"):
+        with pytest.raises(ValueError, match="expected MX"):
             ov.align_exponents(ov.quantize(noise(4, 64), name))
-        with pytest.raises(ValueError, match="wanted MX"):
+        with pytest.raises(ValueError, match="expected MX"):
             ov.quantize_aligned(noise(4, 64), name)
     with pytest.raises(TypeError, match="requantize to mxfp8 first"):
         ov.align_exponents(ov.quantize(noise(4, 64), "mxfp4"))

@@ -32,9 +32,7 @@ def test_within_the_tolerance_of_torch_in_float64(precision, causal):
     got = ov.attention(q, k, v, causal=causal, precision=precision, out="float32")
     assert failures(got, want) == 0
     if precision == "exact":
-        wide = ov.attention(
-            q.double(), k.double(), v.double(), causal=causal, precision="exact"
-        )
+        wide = ov.attention(q.double(), k.double(), v.double(), causal=causal, precision="exact")
         assert wide.dtype == torch.float64
         # The scale, 1 / sqrt(64), is exact in float32, so only the order of sums differs.
         torch.testing.assert_close(wide, want, rtol=0, atol=1e-13)
@@ -118,10 +116,10 @@ def test_numpy_in_numpy_out_and_into_memory():
         ({"k": (1, 2, 8, 8)}, ValueError, "head size is 16 in Q and 8 in K"),
         ({"k": (1, 3, 8, 16)}, ValueError, "heads"),
         ({"v": (1, 2, 9, 16)}, ValueError, "8 keys and 9 values"),
-        ({"precision": "fp8"}, ValueError, "wanted auto, exact"),
+        ({"precision": "fp8"}, ValueError, "expected auto, exact"),
         ({"align": "left"}, ValueError, "top_left"),
         ({"window": 3}, TypeError, "before, after"),
-        ({"key_lengths": [9]}, ValueError, "wanted 0 to 8"),
+        ({"key_lengths": [9]}, ValueError, "expected 0 to 8"),
         ({"rtol": -1}, ValueError, "rtol"),
         ({"precision": 3}, TypeError, "precision of type int"),
     ],

@@ -14,19 +14,19 @@ Q = np.random.default_rng(0).standard_normal((1, 2, 4, 32)).astype(np.float32)
 @pytest.mark.parametrize(
     "given, kind, text",
     [
-        ({"causal": "no"}, TypeError, "got causal = 'no', wanted True or False"),
-        ({"causal": 1}, TypeError, "got causal = 1, wanted True or False"),
-        ({"return_lse": "yes"}, TypeError, "got return_lse = 'yes', wanted True or False"),
-        ({"return_report": 3}, TypeError, "got return_report = 3, wanted True or False"),
-        ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x', wanted a number"),
+        ({"causal": "no"}, TypeError, "got causal = 'no'; expected True or False"),
+        ({"causal": 1}, TypeError, "got causal = 1; expected True or False"),
+        ({"return_lse": "yes"}, TypeError, "got return_lse = 'yes'; expected True or False"),
+        ({"return_report": 3}, TypeError, "got return_report = 3; expected True or False"),
+        ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x'; expected a number"),
         ({"softmax_scale": np.ones(2)}, TypeError, "got softmax_scale = array([1., 1.])"),
-        ({"rtol": "x"}, TypeError, "got rtol = 'x', wanted a number"),
-        ({"atol": None}, TypeError, "got atol = None, wanted a number"),
-        ({"atol": -1.0}, ValueError, "got atol = -1.0, wanted a number of at least 0"),
-        ({"align": np.ones(3)}, TypeError, "got align of type ndarray, wanted a name"),
-        ({"align": "left"}, ValueError, "got align = 'left', wanted top_left or bottom_right"),
+        ({"rtol": "x"}, TypeError, "got rtol = 'x'; expected a number"),
+        ({"atol": None}, TypeError, "got atol = None; expected a number"),
+        ({"atol": -1.0}, ValueError, "got atol = -1.0; expected a number of at least 0"),
+        ({"align": np.ones(3)}, TypeError, "got align of type ndarray; expected a name"),
+        ({"align": "left"}, ValueError, "got align = 'left'; expected top_left or bottom_right"),
         ({"window": (2**70, 0)}, ValueError, "got window = 1180591620717411303424"),
-        ({"window": 3}, TypeError, "got window = 3, wanted (before, after), or None"),
+        ({"window": 3}, TypeError, "got window = 3; expected (before, after), or None"),
     ],
 )
 def test_of_octavo_attention(given, kind, text):
@@ -57,15 +57,15 @@ def test_of_kv_cache():
     assert np.array_equal(cache.attend(q[:, :, :3].tolist()), out)  # lists, as attention takes them
     last = {"q": q[:, :, :1]}
     for given, kind, text in (
-        ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x', wanted a number"),
-        ({"rtol": "x"}, TypeError, "got rtol = 'x', wanted a number"),
+        ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x'; expected a number"),
+        ({"rtol": "x"}, TypeError, "got rtol = 'x'; expected a number"),
         ({"window": 2**70}, ValueError, "got window = 1180591620717411303424"),
     ):
         with pytest.raises(kind) as caught:
             cache.attend(**last, **given)
         assert text in str(caught.value)
     for given, kind, text in (
-        (("x", 1), TypeError, "got batch of type str, wanted an integer"),
+        (("x", 1), TypeError, "got batch of type str; expected an integer"),
         ((0, 2**70), ValueError, "got length = 1180591620717411303424"),
         ((5, 0), ValueError, "got batch 5"),
     ):
@@ -81,15 +81,15 @@ def test_of_torch_s_function():
     x = torch.randn(1, 2, 4, 32)
     for given, kind, text in (
         ((Q, x, x), TypeError, "got query = array("),
-        ((x, None, x), TypeError, "got key = None, wanted a torch tensor"),
+        ((x, None, x), TypeError, "got key = None; expected a torch tensor"),
         ((x, x, Q), TypeError, "got value = array("),
-        ((x, x[0, 0, 0], x), ValueError, "got key of shape (32,), wanted [batch, heads,"),
-        ((x, x, x[0]), ValueError, "of 4, 4 and 3 dimensions, wanted as many of each"),
+        ((x, x[0, 0, 0], x), ValueError, "got key of shape (32,); expected [batch, heads,"),
+        ((x, x, x[0]), ValueError, "of 4, 4 and 3 dimensions; expected as many of each"),
         ((x, x, x, Q), TypeError, "got attn_mask = array("),
-        ((x, x, x, None, "a"), TypeError, "got dropout_p = 'a', wanted a number"),
+        ((x, x, x, None, "a"), TypeError, "got dropout_p = 'a'; expected a number"),
         ((x, x, x, None, 0.5), NotImplementedError, "got dropout_p = 0.5"),
-        ((x, x, x, None, 0.0, "no"), TypeError, "got is_causal = 'no', wanted True or False"),
-        ((x, x, x, None, 0.0, False, "no"), TypeError, "got scale = 'no', wanted a number"),
+        ((x, x, x, None, 0.0, "no"), TypeError, "got is_causal = 'no'; expected True or False"),
+        ((x, x, x, None, 0.0, False, "no"), TypeError, "got scale = 'no'; expected a number"),
         ((x, x, x, None, 0.0, False, None, "no"), TypeError, "got enable_gqa = 'no'"),
     ):
         with pytest.raises(kind) as caught:

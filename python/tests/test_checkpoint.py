@@ -155,8 +155,15 @@ def test_ctrl_c_stops(model, tmp_path):
 
 
 def test_sizes_as_the_command_line_has_them(model, tmp_path):
-    ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", max_memory="64M", shard_bytes="1 GiB")
-    for wrong, kind in (("lots", ValueError), (-1, ValueError), (2.5, TypeError), (None, TypeError)):
+    ov.quantize_checkpoint(
+        model, tmp_path / "out", recipe="mxfp8", max_memory="64M", shard_bytes="1 GiB"
+    )
+    for wrong, kind in (
+        ("lots", ValueError),
+        (-1, ValueError),
+        (2.5, TypeError),
+        (None, TypeError),
+    ):
         with pytest.raises(kind, match=r"\[quantize_checkpoint\] got max_memory=.*256M"):
             ov.quantize_checkpoint(model, tmp_path / "no", recipe="mxfp8", max_memory=wrong)
     assert not (tmp_path / "no").exists()
@@ -196,18 +203,20 @@ def test_numbers_out_of_range_are_named(model, tmp_path):
     """With what may be given; no signature of the bindings."""
     out = tmp_path / "out"
     for name, call in {
-        "threads=1000000000000, wanted an int from 0 to": lambda: ov.quantize_checkpoint(
+        "threads=1000000000000; expected an int from 0 to": lambda: ov.quantize_checkpoint(
             model, out, threads=10**12
         ),
-        "threads=-1, wanted an int from 0 to": lambda: ov.compare_checkpoints(model, model, threads=-1),
-        "tensor_parallel=1099511627776, wanted an int from 1 to 4096": lambda: ov.verify_checkpoint(
-            model, tensor_parallel=2**40
+        "threads=-1; expected an int from 0 to": lambda: ov.compare_checkpoints(
+            model, model, threads=-1
         ),
-        "tensor_parallel=0, wanted": lambda: ov.verify_checkpoint(model, tensor_parallel=0),
-        "max_memory=18446744073709551616, wanted": lambda: ov.convert_checkpoint(
+        "tensor_parallel=1099511627776; expected an int from 1 to 4096": lambda: (
+            ov.verify_checkpoint(model, tensor_parallel=2**40)
+        ),
+        "tensor_parallel=0; expected": lambda: ov.verify_checkpoint(model, tensor_parallel=0),
+        "max_memory=18446744073709551616; expected": lambda: ov.convert_checkpoint(
             model, out, "octavo", max_memory=2**64
         ),
-        "shard_bytes='99999999999999999999T', wanted": lambda: ov.quantize_checkpoint(
+        "shard_bytes='99999999999999999999T'; expected": lambda: ov.quantize_checkpoint(
             model, out, shard_bytes="99999999999999999999T"
         ),
     }.items():
@@ -226,7 +235,9 @@ def test_names_that_no_system_has(model, tmp_path):
         "a=": lambda: ov.compare_checkpoints("\udcff", model),
         "recipe=": lambda: ov.quantize_checkpoint(model, short, recipe="\ud800"),
         "an entry of include=": lambda: ov.quantize_checkpoint(model, short, include=["\ud800"]),
-        "an entry of recipe_for=": lambda: ov.quantize_checkpoint(model, short, recipe_for={"a": "\0"}),
+        "an entry of recipe_for=": lambda: ov.quantize_checkpoint(
+            model, short, recipe_for={"a": "\0"}
+        ),
     }.items():
         with pytest.raises(ValueError, match=r"^\[") as told:
             call()

@@ -51,11 +51,11 @@ def test_formats():
     ]
     for n in (7, 8, -1):
         with pytest.raises(
-            ValueError, match=rf"^\[fp8_format\] got n_mantissa = {n}, wanted 0 to "
+            ValueError, match=rf"^\[fp8_format\] got n_mantissa = {n}; expected 0 to "
         ):
             fp8_format(n)
     with pytest.raises(
-        TypeError, match=r"^\[fp8_format\] got n_mantissa of type float, wanted an integer"
+        TypeError, match=r"^\[fp8_format\] got n_mantissa of type float; expected an integer"
     ):
         fp8_format(3.0)
 
@@ -137,12 +137,12 @@ class TestOut:
         x = torch.ones(2)
         with pytest.raises(
             TypeError,
-            match=r"^\[round_to_fp8_represented_as_int8\] out is of dtype float32, wanted uint8",
+            match=r"^\[round_to_fp8_represented_as_int8\] out is of dtype float32; expected uint8",
         ):
             round_to_fp8_represented_as_int8(x, 3, torch.empty(2))
         with pytest.raises(
             ValueError,
-            match=r"^\[round_to_fp8_represented_as_int8\] out has shape \(3,\), wanted \(2,\)",
+            match=r"^\[round_to_fp8_represented_as_int8\] out has shape \(3,\); expected \(2,\)",
         ):
             round_to_fp8_represented_as_int8(x, 3, torch.empty(3, dtype=torch.uint8), 4.0)
 
@@ -204,18 +204,18 @@ class TestScalingFactor:
     def test_wrong(self):
         for factor in (0, -1, math.inf, math.nan):
             with pytest.raises(
-                ValueError, match=r"got scaling_factor = .*, wanted a positive, finite number"
+                ValueError, match=r"got scaling_factor = .*; expected a positive, finite number"
             ):
                 round_to_fp8_represented_as_int8([1.0], 3, scaling_factor=factor)
         with pytest.raises(
-            ValueError, match=r"got scaling_factor 'max', wanted a number or 'auto'"
+            ValueError, match=r"got scaling_factor 'max'; expected a number or 'auto'"
         ):
             round_to_fp8_represented_as_int8([1.0], 3, scaling_factor="max")
         with pytest.raises(
-            TypeError, match=r"^\[undo_int8_fp8\] got scaling_factor 'auto', wanted a number"
+            TypeError, match=r"^\[undo_int8_fp8\] got scaling_factor 'auto'; expected a number"
         ):
             undo_int8_fp8(np.uint8([0]), 3, "float32", scaling_factor="auto")
-        with pytest.raises(TypeError, match=r"got scaling_factor None, wanted a number"):
+        with pytest.raises(TypeError, match=r"got scaling_factor None; expected a number"):
             round_to_fp8_represented_as_int8([1.0], 3, scaling_factor=None)
 
 
@@ -286,7 +286,8 @@ class TestInt32ToBfloat16:
             and out.item() == 1
         )
         with pytest.raises(
-            TypeError, match=r"^\[int32_to_bfloat16\] got int64, wanted an array of int32 or uint32"
+            TypeError,
+            match=r"^\[int32_to_bfloat16\] got int64; expected an array of int32 or uint32",
         ):
             int32_to_bfloat16(torch.tensor([1]))
 

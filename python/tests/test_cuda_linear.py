@@ -21,7 +21,9 @@ pytestmark = needs_cuda
 RECIPES = ["DelayedScaling", "Float8CurrentScaling", "Float8BlockScaling", "MXFP8BlockScaling"]
 
 
-@pytest.mark.parametrize("pair", [("fp8", "fp8"), ("fp8-channel", "fp8"), ("fp8-1x128", "fp8-block")])
+@pytest.mark.parametrize(
+    "pair", [("fp8", "fp8"), ("fp8-channel", "fp8"), ("fp8-1x128", "fp8-block")]
+)
 def test_products_are_those_of_the_model(pair):
     for m, n, k in [(40, 100, 300), (200, 264, 512)]:
         x, w = torch.randn(m, k), torch.randn(n, k)

@@ -82,7 +82,7 @@ def test_errors(torch, ml_dtypes):
         ov.decode(torch.zeros(3, dtype=torch.uint8))
     with pytest.raises(
         TypeError,
-        match=r"^\[decode\] got float32, wanted codes: a float8 dtype, or uint8 or uint16",
+        match=r"^\[decode\] got float32; expected codes: a float8 dtype, or uint8 or uint16",
     ):
         ov.decode(np.zeros(3, np.float32))
     with pytest.raises(
@@ -105,11 +105,11 @@ def test_errors(torch, ml_dtypes):
         ov.decode(np.zeros(3, ml_dtypes.float8_e5m2), format="e4m3fn")
     with pytest.raises(
         TypeError,
-        match=r"^\[decode\] got dtype int32, wanted float64, float32, float16 or bfloat16",
+        match=r"^\[decode\] got dtype int32; expected float64, float32, float16 or bfloat16",
     ):
         ov.decode(ov.fp8_encode([1.0]), "int32")
     with pytest.raises(
-        ValueError, match=r"^\[decode\] got codes from 0 to 70000, wanted codes from 0 to 65535"
+        ValueError, match=r"^\[decode\] got codes from 0 to 70000; expected codes from 0 to 65535"
     ):
         ov.decode([0, 70000], format="e4m3fn")
 

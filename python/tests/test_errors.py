@@ -10,7 +10,7 @@ import octavo as ov
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64", "bool", "complex64"])
 def test_dtypes_without_a_meaning(dtype, torch):
-    wanted = "wanted float64, float32, float16, bfloat16 or a float8 dtype; convert first"
+    wanted = "expected float64, float32, float16, bfloat16 or a float8 dtype; convert first"
     with pytest.raises(
         TypeError, match=rf"^\[encode\] got {dtype}, {wanted}: x\.astype\(np\.float32\)$"
     ):
@@ -37,21 +37,22 @@ def test_long_double():
 
 
 def test_objects(ml_dtypes):
-    with pytest.raises(TypeError, match=r"^\[encode\] got object, wanted float64"):
+    with pytest.raises(TypeError, match=r"^\[encode\] got object; expected float64"):
         ov.encode(np.array([object()]), "e4m3fn")
     with pytest.raises(
-        TypeError, match=r"^\[encode\] got a Python value that NumPy reads as <U1, wanted numbers"
+        TypeError, match=r"^\[encode\] got a Python value that NumPy reads as <U1; expected numbers"
     ):
         ov.encode(["1"], "e4m3fn")
     with pytest.raises(
-        TypeError, match=r"^\[encode\] got a Python value that NumPy reads as bool, wanted numbers"
+        TypeError,
+        match=r"^\[encode\] got a Python value that NumPy reads as bool; expected numbers",
     ):
         ov.encode(True, "e4m3fn")
     with pytest.raises(ValueError, match=r"^\[encode\] got nested lists that do not make an array"):
         ov.encode([[1.0], [1.0, 2.0]], "e4m3fn")
     for value in ("e4m3fn", {}, object(), None):
         with pytest.raises(
-            TypeError, match=rf"^\[encode\] got {type(value).__name__}, wanted an array of NumPy"
+            TypeError, match=rf"^\[encode\] got {type(value).__name__}; expected an array of NumPy"
         ):
             ov.encode(value, "e4m3fn")
     with pytest.raises(
@@ -63,7 +64,8 @@ def test_objects(ml_dtypes):
 def test_foreign_byte_order():
     swapped = np.dtype(np.float32).newbyteorder()
     with pytest.raises(
-        TypeError, match=r"^\[encode\] got dtype [<>]f4 in foreign byte order, wanted native order"
+        TypeError,
+        match=r"^\[encode\] got dtype [<>]f4 in foreign byte order; expected native order",
     ):
         ov.encode(np.zeros(3, swapped), "e4m3fn")
     assert ov.encode(np.ones(1, swapped).astype(swapped.newbyteorder("=")), "e4m3fn").tolist() == [
@@ -80,7 +82,7 @@ def test_foreign_byte_order():
 def test_unknown_names(argument, known):
     for name in ("nearest", "", "é" * 50, "Saturate"):
         with pytest.raises(
-            ValueError, match=rf"^\[{argument}(_input)?\] got '.*', wanted one of {known}$"
+            ValueError, match=rf"^\[{argument}(_input)?\] got '.*'; expected one of {known}$"
         ):
             ov.encode([1.0], "e4m3fn", **{argument: name})
 
@@ -97,11 +99,11 @@ def test_unknown_names(argument, known):
 def test_numbers_out_of_range(argument, most, limit):
     for value in (-1, most + 1):
         with pytest.raises(
-            ValueError, match=rf"^\[encode\] got {argument} = {value}, wanted 0 to {limit}$"
+            ValueError, match=rf"^\[encode\] got {argument} = {value}; expected 0 to {limit}$"
         ):
             ov.encode([1.0], "e4m3fn", **{argument: value})
     with pytest.raises(
-        TypeError, match=rf"^\[encode\] got {argument} of type float, wanted an integer$"
+        TypeError, match=rf"^\[encode\] got {argument} of type float; expected an integer$"
     ):
         ov.encode([1.0], "e4m3fn", **{argument: 1.5})
     assert ov.encode([1.0], "e4m3fn", seed=2**64 - 1, rounding="stochastic").tolist() == [1.0]
@@ -130,7 +132,7 @@ def test_formats():
         ov.encode([1.0], "e4m33")
     with pytest.raises(
         TypeError,
-        match=r"^\[encode\] got a format of type NoneType, wanted a name such as 'e4m3fn'",
+        match=r"^\[encode\] got a format of type NoneType; expected a name such as 'e4m3fn'",
     ):
         ov.encode([1.0], None)
     with pytest.raises(
@@ -142,7 +144,7 @@ def test_formats():
 def test_cast_names_what_it_takes(ml_dtypes):
     with pytest.raises(
         ValueError,
-        match=r"^\[format\] 'int8' is not a format: wanted e<E>m<M>.*, or mxint8; "
+        match=r"^\[format\] 'int8' is not a format: expected e<E>m<M>.*, or mxint8; "
         r"or a dtype: float64, float32, float16, bfloat16$",
     ):
         ov.cast([1.0], "int8")
@@ -177,7 +179,7 @@ class TestTorch:
     def test_other_layouts(self, torch):
         with pytest.raises(
             TypeError,
-            match=r"^\[encode\] got a tensor of layout torch\.sparse_coo, wanted a strided one",
+            match=r"^\[encode\] got a tensor of layout torch\.sparse_coo; expected a strided one",
         ):
             ov.encode(torch.ones(3).to_sparse(), "e4m3fn")
 

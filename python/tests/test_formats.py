@@ -160,7 +160,7 @@ def test_impossible_names(name):
 
 def test_impossible_types():
     with pytest.raises(
-        TypeError, match=r"^\[format\] got a format of type int, wanted a name such as 'e4m3fn'"
+        TypeError, match=r"^\[format\] got a format of type int; expected a name such as 'e4m3fn'"
     ):
         ov.format(8)
     with pytest.raises(TypeError, match=r"^\[format\] dtype int64 is not a format"):

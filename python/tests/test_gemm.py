@@ -272,7 +272,7 @@ BASE = np.zeros(4 * 64, np.float32)
         (X, W[:, :32], {}, ValueError, "K is 64 in A and 32 in B"),
         (X, W.T.copy(), {}, ValueError, "K is 64 in A and 8 in B"),
         (X, np.ones((64, 8), np.float32), {}, ValueError, "give its transpose"),
-        (X[0], W, {}, ValueError, "wanted at least two dimensions"),
+        (X[0], W, {}, ValueError, "expected at least two dimensions"),
         (np.ones((2, 4, 64)), np.ones((3, 8, 64)), {}, ValueError, "A is a batch of"),
         (
             ov.encode(X, "e4m3fn"),
@@ -309,14 +309,20 @@ BASE = np.zeros(4 * 64, np.float32)
         (QX, QW, {"bias": np.ones(8, np.int8)}, TypeError, "[gemm: bias] got int8"),
         (QX, QW, {"residual": X}, ValueError, "the residual has shape"),
         (QX, QW, {"residual": ov.encode(OUT, "e4m3fn")}, TypeError, "[gemm: residual] got float8"),
-        (QX, QW, {"activation": "tanh"}, ValueError, "[gemm] got activation 'tanh', wanted gelu,"),
+        (
+            QX,
+            QW,
+            {"activation": "tanh"},
+            ValueError,
+            "[gemm] got activation 'tanh'; expected gelu,",
+        ),
         (QX, QW, {"activation": 3}, TypeError, "[gemm] got activation of type int"),
         (
             QX,
             QW,
             {"accumulator": "int32"},
             ValueError,
-            "[gemm] got accumulator 'int32', wanted native, float32",
+            "[gemm] got accumulator 'int32'; expected native, float32",
         ),
         (QX, QW, {"accumulator": None}, TypeError, "[gemm] got accumulator of type NoneType"),
         (
@@ -324,15 +330,15 @@ BASE = np.zeros(4 * 64, np.float32)
             QW,
             {"accumulator": "hopper_fp8", "promote_every": 100},
             ValueError,
-            "got promote_every = 100, wanted a multiple of 32",
+            "got promote_every = 100; expected a multiple of 32",
         ),
         (QX, QW, {"promote_every": -1}, ValueError, "got promote_every = -1"),
         (QX, W, {"accumulator": "hopper_fp8"}, TypeError, "B is not e4m3fn or e5m2"),
         (QX, QW, {"out": "float64"}, TypeError, "the output is float64"),
-        (QX, QW, {"out": "int8"}, ValueError, "[gemm] got out = 'int8', wanted float64, float32"),
+        (QX, QW, {"out": "int8"}, ValueError, "[gemm] got out = 'int8'; expected float64, float32"),
         (QX, QW, {"out": ml_dtypes.float8_e4m3fn}, TypeError, "codes need scales"),
-        (QX, QW, {"out": QX}, TypeError, "out is a QuantizedTensor, wanted how to quantize"),
-        (QX, QW, {"out": OUT.T}, ValueError, "out has shape (8, 4), wanted (4, 8)"),
+        (QX, QW, {"out": QX}, TypeError, "out is a QuantizedTensor; expected how to quantize"),
+        (QX, QW, {"out": OUT.T}, ValueError, "out has shape (8, 4); expected (4, 8)"),
         (QX, QW, {"out": np.zeros((4, 8), np.int32)}, TypeError, "[gemm] got dtype int32"),
         (
             BASE.reshape(4, 64),
@@ -341,7 +347,7 @@ BASE = np.zeros(4 * 64, np.float32)
             ValueError,
             "the output shares memory with A",
         ),
-        (QX, QW, {"threads": -1}, ValueError, "got threads = -1, wanted 0 to 1024"),
+        (QX, QW, {"threads": -1}, ValueError, "got threads = -1; expected 0 to 1024"),
     ],
 )
 def test_refused(a, b, more, error, message):
@@ -367,7 +373,7 @@ def test_gradients_and_other_libraries_are_refused(torch):
 def test_transposed_needs_the_copy():
     with pytest.raises(ValueError, match=r"\[transposed\] the tensor has no columnwise copy"):
         ov.transposed(QX)
-    with pytest.raises(TypeError, match=r"\[transposed\] got ndarray, wanted a QuantizedTensor"):
+    with pytest.raises(TypeError, match=r"\[transposed\] got ndarray; expected a QuantizedTensor"):
         ov.transposed(X)
 
 

@@ -58,7 +58,7 @@ def test_into_memory_and_counts_of_any_kind(torch):
         ({4, 0, 1, 11}, TypeError, "rows of type set"),
         ({4: 0, 0: 1}, TypeError, "rows of type dict"),
         ([4, False, 1, 11], TypeError, r"rows\[1\] of type bool"),
-        ([2**62 + 1, 0, 0, 0], ValueError, r"wanted 0 to 2\*\*62$"),
+        ([2**62 + 1, 0, 0, 0], ValueError, r"expected 0 to 2\*\*62$"),
     ],
 )
 def test_refused(rows, error, message):
@@ -69,7 +69,7 @@ def test_refused(rows, error, message):
 
 def test_shapes_and_outputs_are_refused():
     x, w = made()
-    with pytest.raises(ValueError, match=r"wanted \[rows, K\] and \[groups, N, K\]"):
+    with pytest.raises(ValueError, match=r"expected \[rows, K\] and \[groups, N, K\]"):
         ov.gemm_grouped(x, w[0], [16])
-    with pytest.raises(TypeError, match="wanted a type of values or an array"):
+    with pytest.raises(TypeError, match="expected a type of values or an array"):
         ov.gemm_grouped(x, w, ROWS, out="mxfp8")

@@ -69,7 +69,7 @@ def test_packed():
     x = np.float32([[0.5, 1, 6], [1, 1, 1]])
     out = np.empty((2, 2), np.uint8)
     assert ov.encode(x, "e2m1fn", packed=True, out=out).tolist() == [[0x21, 0x07], [0x22, 0x02]]
-    with pytest.raises(ValueError, match=r"^\[encode\] out has shape \(2, 3\), wanted \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"^\[encode\] out has shape \(2, 3\); expected \(2, 2\)"):
         ov.encode(x, "e2m1fn", packed=True, out=np.empty((2, 3), np.uint8))
 
 
@@ -130,22 +130,22 @@ class TestRefused:
         self.refuse(
             np.zeros((6, 4), np.uint8),
             ValueError,
-            r"^\[encode\] out has shape \(6, 4\), wanted \(4, 6\)$",
+            r"^\[encode\] out has shape \(6, 4\); expected \(4, 6\)$",
         )
         self.refuse(
             np.zeros(24, np.uint8),
             ValueError,
-            r"^\[encode\] out has shape \(24,\), wanted \(4, 6\)$",
+            r"^\[encode\] out has shape \(24,\); expected \(4, 6\)$",
         )
         self.refuse(
             torch.zeros(4, dtype=torch.uint8),
             ValueError,
-            r"^\[encode\] out has shape \(4,\), wanted \(4, 6\)$",
+            r"^\[encode\] out has shape \(4,\); expected \(4, 6\)$",
             x=torch.from_numpy(X),
         )
 
     def test_dtype(self, ml_dtypes):
-        wanted = r"wanted uint8, int8 or a dtype of e4m3fn$"
+        wanted = r"expected uint8, int8 or a dtype of e4m3fn$"
         for dtype in ("float32", "uint16", "bool"):
             self.refuse(
                 np.zeros((4, 6), dtype),
@@ -158,12 +158,12 @@ class TestRefused:
             rf"^\[encode\] out is of dtype float8_e5m2, {wanted}",
         )
         with pytest.raises(
-            TypeError, match=r"^\[decode\] out is of dtype float64, wanted float32$"
+            TypeError, match=r"^\[decode\] out is of dtype float64; expected float32$"
         ):
             ov.decode(CODES, "float32", "e4m3fn", out=np.zeros((4, 6)))
         with pytest.raises(
             TypeError,
-            match=r"^\[decode\] got dtype int32, wanted float64, float32, float16 or bfloat16",
+            match=r"^\[decode\] got dtype int32; expected float64, float32, float16 or bfloat16",
         ):
             ov.decode(CODES, format="e4m3fn", out=np.zeros((4, 6), np.int32))
 

@@ -54,7 +54,7 @@ def test_strided_rows():
     assert ov.decode(packed[::2], format="e2m1fn", packed=True).tolist() == [[1.0] * 6] * 2
     with pytest.raises(
         ValueError,
-        match=r"^\[decode\] got packed rows with a stride of 2 bytes, wanted them contiguous",
+        match=r"^\[decode\] got packed rows with a stride of 2 bytes; expected them contiguous",
     ):
         ov.decode(packed[:, ::2], format="e2m1fn", packed=True)
 

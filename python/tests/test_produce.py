@@ -161,9 +161,9 @@ def test_numbers_empty_arrays_and_nan():
 @pytest.mark.parametrize(
     ("error", "message", "call"),
     [
-        (ValueError, r"\[layer_norm\] the weight has shape \[3\], wanted \[4\]",
+        (ValueError, r"\[layer_norm\] the weight has shape \[3\]; expected \[4\]",
          lambda x: ov.layer_norm(x, np.ones(3))),
-        (ValueError, r"\[layer_norm\] the bias has shape \[0\], wanted \[4\]",
+        (ValueError, r"\[layer_norm\] the bias has shape \[0\]; expected \[4\]",
          lambda x: ov.layer_norm(x, None, np.ones(0))),
         (TypeError, r"\[layer_norm: weight\] got int", lambda x: ov.layer_norm(x, np.ones(4, int))),
         (ValueError, r"\[rms_norm\] got epsilon = -1", lambda x: ov.rms_norm(x, eps=-1)),
@@ -174,7 +174,7 @@ def test_numbers_empty_arrays_and_nan():
         (ValueError, r"\[silu\] got quantize and dtype",
          lambda x: ov.silu(x, quantize="fp8", dtype="float32")),
         (ValueError, "overlaps the input", lambda x: ov.silu(x, out=x)),
-        (ValueError, r"\[silu\] out has shape \(2, 2\), wanted \(2, 4\)",
+        (ValueError, r"\[silu\] out has shape \(2, 2\); expected \(2, 4\)",
          lambda x: ov.silu(x, out=np.empty((2, 2), np.float32))),
         (ValueError, "preset", lambda x: ov.silu(x, quantize="fp9")),
         (ValueError, r"\[layer_norm\] the input is a single number",

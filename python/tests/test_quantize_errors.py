@@ -13,16 +13,16 @@ X = np.ones((4, 64), np.float32)
 @pytest.mark.parametrize(
     ("x", "scaling", "error", "message"),
     [
-        (X, "mxfp9", ValueError, "[preset] got 'mxfp9', wanted one of fp8, fp8-channel"),
+        (X, "mxfp9", ValueError, "[preset] got 'mxfp9'; expected one of fp8, fp8-channel"),
         (X, None, TypeError, "[quantize] got a scaling of type NoneType"),
-        (X.astype(np.int32), "fp8", TypeError, "[quantize] got int32, wanted float64"),
+        (X.astype(np.int32), "fp8", TypeError, "[quantize] got int32; expected float64"),
         (X.astype(np.uint8), "fp8", TypeError, "convert first: x.astype(np.float32)"),
         (X.astype(complex), "fp8", TypeError, "[quantize] got complex128"),
-        ("text", "fp8", TypeError, "[quantize] got str, wanted an array"),
-        (ov.quantize(X, "fp8"), "fp8", TypeError, "got a QuantizedTensor, wanted values"),
+        ("text", "fp8", TypeError, "[quantize] got str; expected an array"),
+        (ov.quantize(X, "fp8"), "fp8", TypeError, "got a QuantizedTensor; expected values"),
         (ov.encode(X, "e5m2"), "fp8", TypeError, "use requantize for codes with scales"),
         (X.reshape((1,) * 7 + (4, 64)), "fp8", ValueError, "got an array of 9 dimensions"),
-        (X, ov.Scaling(axis=2), ValueError, "got axis 2, wanted -2 to 1"),
+        (X, ov.Scaling(axis=2), ValueError, "got axis 2; expected -2 to 1"),
         (X, ov.Scaling(tile=(2, 32), axis=0), ValueError, "tiles of several rows run along"),
         (
             np.ones((4, 6, 64), np.float32)[:, :5],
@@ -64,14 +64,14 @@ def test_threads(threads):
         lambda: ov.requantize(q, "fp8", threads=threads),
         lambda: ov.dequantize(q, threads=threads),
     ):
-        with pytest.raises(ValueError, match=rf"got threads = {threads}, wanted 0 to 1024"):
+        with pytest.raises(ValueError, match=rf"got threads = {threads}; expected 0 to 1024"):
             call()
 
 
 def test_out_that_does_not_fit(torch):
     q = ov.quantize(X, "mxfp8")
     before = q.codes.tobytes()
-    with pytest.raises(TypeError, match="got ndarray, wanted a QuantizedTensor"):
+    with pytest.raises(TypeError, match="got ndarray; expected a QuantizedTensor"):
         ov.quantize(X, "mxfp8", out=q.codes)
     with pytest.raises(ValueError, match=r"out is for octavo.Scaling\(format='e4m3fn'"):
         ov.quantize(2 * X, "mxfp8:e5m2", out=q)
@@ -97,19 +97,19 @@ def test_out_that_is_read_only():
 def test_dequantize(torch):
     q = ov.quantize(X, "mxfp8")
     for out, error, message in [
-        (np.empty((4, 32), np.float32), ValueError, r"out has shape \(4, 32\), wanted \(4, 64\)"),
-        (np.empty((4, 64), np.int32), TypeError, "got dtype int32, wanted float64"),
+        (np.empty((4, 32), np.float32), ValueError, r"out has shape \(4, 32\); expected \(4, 64\)"),
+        (np.empty((4, 64), np.int32), TypeError, "got dtype int32; expected float64"),
         (torch.empty(4, 64), TypeError, "out is a torch tensor, but the input is a NumPy array"),
         (np.empty((4, 128), np.float32)[:, ::2], ValueError, "not contiguous"),
         (np.broadcast_to(np.float32(0), (4, 64)), ValueError, "read-only"),
     ]:
         with pytest.raises(error, match=message):
             ov.dequantize(q, out=out)
-    with pytest.raises(TypeError, match="out is of dtype float16, wanted float32"):
+    with pytest.raises(TypeError, match="out is of dtype float16; expected float32"):
         ov.dequantize(q, "float32", out=np.empty((4, 64), np.float16))
-    with pytest.raises(TypeError, match="got dtype int8, wanted float64, float32"):
+    with pytest.raises(TypeError, match="got dtype int8; expected float64, float32"):
         ov.dequantize(q, "int8")
-    with pytest.raises(TypeError, match=r"\[dequantize\] got ndarray, wanted a QuantizedTensor"):
+    with pytest.raises(TypeError, match=r"\[dequantize\] got ndarray; expected a QuantizedTensor"):
         ov.dequantize(q.codes)
     with pytest.raises(TypeError, match=r"\[requantize\] got ndarray"):
         ov.requantize(q.codes, "fp8")
@@ -138,23 +138,31 @@ def test_torch_refusals(torch):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"tile": 32}, TypeError, "got tile=32 of type int, wanted two sizes such as (1, 32)"),
-        ({"tile": (1, 2, 3)}, TypeError, "got tile=(1, 2, 3) of type tuple, wanted two sizes"),
-        ({"tile": (1.5, 2)}, TypeError, "got tile=1.5 of type float, wanted a whole number"),
-        ({"tile": (1, 2**70)}, ValueError, "got tile=1180591620717411303424, wanted 0 to 2^63 - 1"),
-        ({"scale": 3}, TypeError, "got scale=3 of type int, wanted a name in quotes"),
-        ({"rule": 3}, TypeError, "got rule=3 of type int, wanted a name in quotes"),
+        ({"tile": 32}, TypeError, "got tile=32 of type int; expected two sizes such as (1, 32)"),
+        ({"tile": (1, 2, 3)}, TypeError, "got tile=(1, 2, 3) of type tuple; expected two sizes"),
+        ({"tile": (1.5, 2)}, TypeError, "got tile=1.5 of type float; expected a whole number"),
+        (
+            {"tile": (1, 2**70)},
+            ValueError,
+            "got tile=1180591620717411303424; expected 0 to 2^63 - 1",
+        ),
+        ({"scale": 3}, TypeError, "got scale=3 of type int; expected a name in quotes"),
+        ({"rule": 3}, TypeError, "got rule=3 of type int; expected a name in quotes"),
         ({"policy": 99}, TypeError, "got policy=99 of type int"),
-        ({"margin": 1.5}, TypeError, "got margin=1.5 of type float, wanted a whole number"),
-        ({"margin": True}, TypeError, "got margin=True of type bool, wanted a whole number"),
+        ({"margin": 1.5}, TypeError, "got margin=1.5 of type float; expected a whole number"),
+        ({"margin": True}, TypeError, "got margin=True of type bool; expected a whole number"),
         ({"margin": np.arange(3)}, TypeError, "got margin=array([0, 1, 2]) of type ndarray"),
-        ({"min_amax": "a"}, TypeError, "got min_amax='a' of type str, wanted a number"),
-        ({"seed": -1}, ValueError, "got seed=-1, wanted 0 to 18446744073709551615"),
-        ({"axis": 2**40}, ValueError, "got axis=1099511627776, wanted -2147483648 to 2147483647"),
-        ({"hadamard_signs": 70000}, ValueError, "got hadamard_signs=70000, wanted 0 to 65535"),
-        ({"rowwise": 1}, TypeError, "got rowwise=1 of type int, wanted True or False"),
-        ({"packed": "yes"}, TypeError, "got packed='yes' of type str, wanted True or False"),
-        ({"tiles": 3}, TypeError, "'tiles', which is no argument of Scaling, wanted one of format"),
+        ({"min_amax": "a"}, TypeError, "got min_amax='a' of type str; expected a number"),
+        ({"seed": -1}, ValueError, "got seed=-1; expected 0 to 18446744073709551615"),
+        ({"axis": 2**40}, ValueError, "got axis=1099511627776; expected -2147483648 to 2147483647"),
+        ({"hadamard_signs": 70000}, ValueError, "got hadamard_signs=70000; expected 0 to 65535"),
+        ({"rowwise": 1}, TypeError, "got rowwise=1 of type int; expected True or False"),
+        ({"packed": "yes"}, TypeError, "got packed='yes' of type str; expected True or False"),
+        (
+            {"tiles": 3},
+            TypeError,
+            "'tiles', which is no argument of Scaling; expected one of format",
+        ),
     ],
 )
 def test_scaling(arguments, error, message):
@@ -168,7 +176,7 @@ def test_scaling(arguments, error, message):
 def test_scaling_without_names():
     assert ov.Scaling("e5m2", [2, np.int64(16)]) == ov.Scaling(format="e5m2", tile=(2, 16))
     assert ov.Scaling(columnwise=np.bool_(True)).columnwise
-    with pytest.raises(TypeError, match="got 3 arguments without a name, wanted at most 2"):
+    with pytest.raises(TypeError, match="got 3 arguments without a name; expected at most 2"):
         ov.Scaling("e4m3fn", (1, 32), "e8m0")
     with pytest.raises(TypeError, match="got format twice"):
         ov.Scaling("e4m3fn", format="e5m2")

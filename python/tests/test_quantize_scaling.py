@@ -143,13 +143,13 @@ def test_immutable():
         ({"format": "e4m3x"}, ValueError, "e4m3x"),
         ({"format": 8}, TypeError, "[scaling] got a format of type int"),
         ({"format": "e8m0fnu"}, ValueError, "unsigned"),
-        ({"tile": "block"}, ValueError, "[tile] got 'block', wanted tensor, row, column"),
+        ({"tile": "block"}, ValueError, "[tile] got 'block'; expected tensor, row, column"),
         ({"tile": "0x32"}, ValueError, "[tile] got '0x32'"),
         ({"tile": "1x32x4"}, ValueError, "[tile] got '1x32x4'"),
         ({"tile": "x"}, ValueError, "[tile] got 'x'"),
         ({"tile": "32"}, ValueError, "[tile] got '32'"),
         ({"tile": (-1, 32)}, ValueError, "got a tile of -1x32"),
-        ({"scale": "e8"}, ValueError, "[scale] got 'e8', wanted one of f32, bf16, f16, e8m0"),
+        ({"scale": "e8"}, ValueError, "[scale] got 'e8'; expected one of f32, bf16, f16, e8m0"),
         ({"rule": "f32"}, ValueError, "e8m0 scales are powers of two"),
         ({"rule": "round"}, ValueError, "[rule] got 'round'"),
         ({"policy": "percentile"}, ValueError, "[policy] got 'percentile'"),
@@ -158,8 +158,8 @@ def test_immutable():
         ({"min_amax": -1.0}, ValueError, "got min_amax -1"),
         ({"arith": "mine"}, ValueError, "[arith] got 'mine'"),
         ({"non_finite": "drop"}, ValueError, "[non_finite] got 'drop'"),
-        ({"nan_code": "ones"}, ValueError, "[nan_code] got 'ones', wanted signed_ones"),
-        ({"hadamard": "yes"}, ValueError, "[hadamard] got 'yes', wanted none, rowwise"),
+        ({"nan_code": "ones"}, ValueError, "[nan_code] got 'ones'; expected signed_ones"),
+        ({"hadamard": "yes"}, ValueError, "[hadamard] got 'yes'; expected none, rowwise"),
         ({"rounding": "stochastic", "stochastic_bits": 17}, ValueError, "got stochastic_bits 17"),
         ({"rowwise": False}, ValueError, "neither rowwise nor columnwise"),
     ],
@@ -171,11 +171,11 @@ def test_errors(kwargs, error, message):
 
 
 def test_errors_of_names():
-    with pytest.raises(ValueError, match="got 'mxfp9', wanted one of fp8, fp8-channel"):
+    with pytest.raises(ValueError, match="got 'mxfp9'; expected one of fp8, fp8-channel"):
         ov.preset("mxfp9")
     with pytest.raises(ValueError, match="'mxfp8:' and one of: e4m3fn e5m2"):
         ov.preset("mxfp8:e2m1fn")
-    with pytest.raises(TypeError, match="got int, wanted a name"):
+    with pytest.raises(TypeError, match="got int; expected a name"):
         ov.preset(8)
     with pytest.raises(TypeError, match="got 'tiel', which is no argument of Scaling"):
         ov.Scaling().replace(tiel=(1, 32))

@@ -129,13 +129,13 @@ def test_the_state_is_kept_and_torch_is_told(torch):
 
 def test_errors_of_state(torch):
     one = np.ones(1, np.float32)
-    with pytest.raises(ValueError, match="wanted one element"):
+    with pytest.raises(ValueError, match="expected one element"):
         quantizers.Float8Quantizer(one, np.ones(2, np.float32))
-    with pytest.raises(TypeError, match="amax is float64, wanted float32"):
+    with pytest.raises(TypeError, match="amax is float64; expected float32"):
         quantizers.Float8Quantizer(one, np.ones(1))
     with pytest.raises(TypeError, match="out is float, but the input is a NumPy array"):
         quantizers.Float8Quantizer(one, 1.0)
-    with pytest.raises(ValueError, match="inv_scale is 0, wanted a positive"):
+    with pytest.raises(ValueError, match="inv_scale is 0; expected a positive"):
         quantizers.Float8Quantizer(0 * one, one)(one)
     history = np.zeros((4, 1), np.float32)
     for arguments, message in [
@@ -190,8 +190,16 @@ def test_transposed():
 def test_errors_of_layouts():
     scales = np.ones((4, 4), np.float32)
     for call, error, message in [
-        (lambda: ov.to_layout(scales, "swizzle"), ValueError, r"\[layout\] got 'swizzle', wanted"),
-        (lambda: ov.to_layout(scales.astype(int), "transposed"), TypeError, "dtype int64, wanted"),
+        (
+            lambda: ov.to_layout(scales, "swizzle"),
+            ValueError,
+            r"\[layout\] got 'swizzle'; expected",
+        ),
+        (
+            lambda: ov.to_layout(scales.astype(int), "transposed"),
+            TypeError,
+            "dtype int64; expected",
+        ),
         (lambda: ov.to_layout(scales, "transposed", pad=-1), ValueError, "got pad = -1"),
         (lambda: ov.from_layout(scales, (4, -4), "transposed"), ValueError, "got a size = -4"),
     ]:

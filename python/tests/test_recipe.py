@@ -71,13 +71,13 @@ def test_fields_may_be_written():
     assert "margin=3" in repr(made)
     with pytest.raises(ValueError, match="pure E5M2"):
         made.fp8_format = Format.E5M2
-    with pytest.raises(TypeError, match="wanted a Format"):
+    with pytest.raises(TypeError, match="expected a Format"):
         made.fp8_format = "E4M3"
     assert made.fp8_format is Format.HYBRID and made == DelayedScaling(margin=3)  # as it was
     other = copy.deepcopy(made)
     other.margin = 1
     assert made.margin == 3
-    with pytest.raises(ValueError, match="wanted 0"):
+    with pytest.raises(ValueError, match="expected 0"):
         MXFP8BlockScaling().margin = 2
 
 
@@ -100,9 +100,9 @@ def test_copies(made):
     [
         (lambda: MXFP8BlockScaling(fp8_format=Format.E5M2), ValueError, "pure E5M2"),
         (lambda: DelayedScaling(fp8_format=Format.E5M2), ValueError, "pure E5M2"),
-        (lambda: MXFP8BlockScaling(margin=1), ValueError, "wanted 0"),
+        (lambda: MXFP8BlockScaling(margin=1), ValueError, "expected 0"),
         (lambda: MXFP8BlockScaling(margin=1.5), TypeError, "margin = 1.5"),
-        (lambda: MXFP8BlockScaling(fp8_format="E4M3"), TypeError, "wanted a Format"),
+        (lambda: MXFP8BlockScaling(fp8_format="E4M3"), TypeError, "expected a Format"),
         (lambda: DelayedScaling(amax_history_len=0), ValueError, "amax_history_len = 0"),
         (lambda: DelayedScaling(amax_compute_algo="mean"), ValueError, "mean"),
         (lambda: DelayedScaling(backward_override="high_precision"), ValueError, "backward"),
@@ -114,8 +114,12 @@ def test_copies(made):
         (lambda: NVFP4BlockScaling(row_scaled_activation=True), RuntimeError, "not offered"),
         (lambda: NVFP4BlockScaling(disable_rht=1), TypeError, "disable_rht = 1"),
         (lambda: CustomRecipe(None), ValueError, "qfactory"),
-        (lambda: CustomRecipe(5), TypeError, "qfactory = 5, wanted a function"),
-        (lambda: CustomRecipe(print, quantization_alignment=True), TypeError, "wanted an integer"),
+        (lambda: CustomRecipe(5), TypeError, "qfactory = 5; expected a function"),
+        (
+            lambda: CustomRecipe(print, quantization_alignment=True),
+            TypeError,
+            "expected an integer",
+        ),
         (lambda: DelayedScaling(amax_history_len=2**70), ValueError, "far beyond what it may be"),
         (lambda: DelayedScaling(margin=-(2**40)), ValueError, "far beyond what it may be"),
         (lambda: DelayedScaling(amax_history_len=2.0), TypeError, "amax_history_len = 2.0"),
@@ -133,7 +137,7 @@ def test_all_is_there():
 
 @pytest.mark.parametrize("field", ["margin", "amax_history_len"])
 def test_a_bool_is_no_number(field):
-    with pytest.raises(TypeError, match=f"got {field} = True, wanted an integer"):
+    with pytest.raises(TypeError, match=f"got {field} = True; expected an integer"):
         DelayedScaling(**{field: True})
 
 

@@ -102,11 +102,11 @@ def test_files_that_are_wrong_are_refused(values, tmp_path):
     ("line", "message"),
     [
         ("4x64 float32 format=xyz", "'xyz' is not a format"),
-        ("4xq float32 format=e4m3fn", "got the shape 'q', wanted sizes like 1024x4096"),
-        ("4x64 floot format=e4m3fn", "got 'floot', wanted float64"),
-        ("4x64", "its metadata read '4x64', wanted a shape, a type and a scaling"),
+        ("4xq float32 format=e4m3fn", "got the shape 'q'; expected sizes like 1024x4096"),
+        ("4x64 floot format=e4m3fn", "got 'floot'; expected float64"),
+        ("4x64", "its metadata read '4x64'; expected a shape, a type and a scaling"),
         ("4x64 float32 format=e4m3fn later=1", "does not know 'later'"),
-        ("4x64 float32 format=e4m3fn tile=1x32 scale=f32 rule=f32 axis=5", "got axis 5, wanted"),
+        ("4x64 float32 format=e4m3fn tile=1x32 scale=f32 rule=f32 axis=5", "got axis 5; expected"),
         ("9999x9999 float32 format=e4m3fn tile=1x32", "more elements than the file has bytes"),
     ],
 )

@@ -18,10 +18,10 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
 @pytest.mark.parametrize(
     ("a", "b", "more", "error", "message"),
     [
-        (A, B[:32], {}, ValueError, "K is 64 in mat_a and 32 in mat_b; wanted [M, K] and [K, N]"),
+        (A, B[:32], {}, ValueError, "K is 64 in mat_a and 32 in mat_b; expected [M, K] and [K, N]"),
         (A, B.t(), {}, ValueError, "mat_b has shape (8, 64): K is 64 in mat_a and 8 in mat_b"),
-        (A[0], B, {}, ValueError, "mat_a has shape (64,), wanted two dimensions"),
-        (A.float(), B, {}, TypeError, "mat_a is float32, wanted codes: a float8 dtype"),
+        (A[0], B, {}, ValueError, "mat_a has shape (64,); expected two dimensions"),
+        (A.float(), B, {}, TypeError, "mat_a is float32; expected codes: a float8 dtype"),
         (A, B.view(torch.uint8), {}, TypeError, "say which with mat.view(dtype)"),
         (
             ov.quantize(torch.ones(4, 64), "fp8"),
@@ -38,13 +38,13 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
             "pass w.t() of weights",
         ),
         (A, B, {"scale_b": None}, TypeError, "got no scale_b"),
-        (A, B, {"scale_a": ONE.double()}, TypeError, "scale_a is float64, wanted float32"),
+        (A, B, {"scale_a": ONE.double()}, TypeError, "scale_a is float64; expected float32"),
         (
             A,
             B,
             {"scale_a": torch.ones(3, 1)},
             ValueError,
-            "scale_a has shape (3, 1), wanted (1, 1)",
+            "scale_a has shape (3, 1); expected (1, 1)",
         ),
         (A, B, {"scale_b": torch.ones(8, 1)}, ValueError, "(1, 8) (RowWise)"),
         (A, B, {"scale_a": [ONE, ONE]}, TypeError, "got a list for scale_a without scale_recipe_a"),
@@ -57,48 +57,48 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
         ),
         (A, B, {"scale_a": -ONE}, ValueError, "a scale is positive, zero or NaN"),
         (A, B, {"scale_recipe_a": "ColumnWise"}, ValueError, "got scale_recipe_a = 'ColumnWise'"),
-        (A, B, {"scale_recipe_a": 1}, ValueError, "wanted a ScalingType of torch or its name"),
+        (A, B, {"scale_recipe_a": 1}, ValueError, "expected a ScalingType of torch or its name"),
         (
             A,
             B,
             {"scale_recipe_a": "RowWise"},
             ValueError,
-            "scale_a has shape (), wanted (4, 1) for RowWise",
+            "scale_a has shape (); expected (4, 1) for RowWise",
         ),
         (
             A,
             B,
             {"scale_recipe_b": "TensorWise", "scale_b": torch.ones(1, 8)},
             ValueError,
-            "scale_b has shape (1, 8), wanted (1,) or () for TensorWise",
+            "scale_b has shape (1, 8); expected (1,) or () for TensorWise",
         ),
         (
             A,
             B,
             {"scale_recipe_a": "BlockWise1x32", "scale_a": torch.ones(4, 2)},
             TypeError,
-            "elements of scale_a (BlockWise1x32) are of dtype float32, wanted float8_e8m0fnu",
+            "elements of scale_a (BlockWise1x32) are of dtype float32; expected float8_e8m0fnu",
         ),
         (
             A,
             B,
             {"scale_recipe_a": "BlockWise1x128", "scale_a": torch.ones(1, 4)},
             ValueError,
-            "scale_a has shape (1, 4), wanted (4, 1) for BlockWise1x128 of mat_a, which is 4 x 64",
+            "scale_a has shape (1, 4); expected (4, 1) for BlockWise1x128 of mat_a, which is 4 x 64",
         ),
         (
             A,
             B,
             {"scale_recipe_b": "BlockWise128x128", "scale_b": torch.ones(2, 1)},
             ValueError,
-            "wanted (1, 1) or (4, 1) for BlockWise128x128 of mat_b",
+            "expected (1, 1) or (4, 1) for BlockWise128x128 of mat_b",
         ),
         (
             A,
             B,
             {"scale_a": torch.ones(4, 2).to(torch.float8_e8m0fnu)},
             ValueError,
-            "scale_a has 8 elements, wanted 512 for BlockWise1x32 of mat_a: a grid of 4 x 2, sw",
+            "scale_a has 8 elements; expected 512 for BlockWise1x32 of mat_a: a grid of 4 x 2, sw",
         ),
         (
             A,
@@ -112,7 +112,7 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
             B,
             {"scale_recipe_a": "TensorWise", "swizzle_a": "SWIZZLE_32_8"},
             ValueError,
-            "got swizzle_a = 'SWIZZLE_32_8', wanted NO_SWIZZLE or SWIZZLE_32_4_4",
+            "got swizzle_a = 'SWIZZLE_32_8'; expected NO_SWIZZLE or SWIZZLE_32_4_4",
         ),
         (
             A,
@@ -128,16 +128,22 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
             ValueError,
             "two levels are only for [BlockWise1x16, TensorWise]",
         ),
-        (A, B, {"contraction_dim": (0, 1)}, ValueError, "got contraction_dim = (0, 1), wanted ()"),
+        (
+            A,
+            B,
+            {"contraction_dim": (0, 1)},
+            ValueError,
+            "got contraction_dim = (0, 1); expected ()",
+        ),
         (A, B, {"output_dtype": torch.int8}, TypeError, "dtype int8 is not a format"),
         (A, B, {"output_dtype": torch.float64}, TypeError, "the output is float64"),
-        (A, B, {"output_dtype": FP4}, TypeError, "wanted an output of bfloat16"),
+        (A, B, {"output_dtype": FP4}, TypeError, "expected an output of bfloat16"),
         (
             F,
             F.t(),
             {"output_dtype": None},
             TypeError,
-            "got mat_a of float4_e2m1fn, wanted an output",
+            "got mat_a of float4_e2m1fn; expected an output",
         ),
         (A, B, {"bias": torch.ones(4)}, ValueError, "the bias has shape"),
         (A, B, {"threads": -1}, ValueError, "[scaled_mm] got threads = -1"),
@@ -153,7 +159,7 @@ def test_refused(a, b, more, error, message):
 def test_scale_of_the_result_is_one_float32():
     for scale in (torch.ones(2), torch.tensor(1.0, dtype=torch.float64)):
         with pytest.raises(
-            ValueError, match=r"\[_scaled_mm\] scale_result is .* wanted one float32"
+            ValueError, match=r"\[_scaled_mm\] scale_result is .* expected one float32"
         ):
             _scaled_mm(A, B, ONE, ONE, scale_result=scale)
 

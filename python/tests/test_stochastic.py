@@ -68,6 +68,6 @@ def test_bits():
 @pytest.mark.parametrize("bits", [0, 17])
 def test_bits_beyond_the_range(bits):
     with pytest.raises(
-        ValueError, match=rf"^\[encode\] got stochastic_bits = {bits}, wanted 1 to 16"
+        ValueError, match=rf"^\[encode\] got stochastic_bits = {bits}; expected 1 to 16"
     ):
         ov.encode([1.0], "e4m3fn", rounding="stochastic", stochastic_bits=bits)

@@ -191,14 +191,14 @@ def test_what_a_recipe_s_accumulator_may_be():
     assert repr(MXFP8BlockScaling(accumulator="float16")).endswith(", accumulator=float16")
     assert MXFP8BlockScaling(accumulator="native") == MXFP8BlockScaling()
     with pytest.raises(
-        ValueError, match=r"\[MXFP8BlockScaling\] got accumulator = 'f16', wanted one of native"
+        ValueError, match=r"\[MXFP8BlockScaling\] got accumulator = 'f16'; expected one of native"
     ):
         MXFP8BlockScaling(accumulator="f16")
-    with pytest.raises(ValueError, match="got accumulator = 'float64', wanted one of native"):
+    with pytest.raises(ValueError, match="got accumulator = 'float64'; expected one of native"):
         DelayedScaling(accumulator="float64")
     with pytest.raises(ValueError, match="got accumulator = hopper_fp8"):
         NVFP4BlockScaling(accumulator="hopper_fp8")
-    with pytest.raises(TypeError, match="got accumulator = None, wanted a text"):
+    with pytest.raises(TypeError, match="got accumulator = None; expected a text"):
         Float8CurrentScaling(accumulator=None)
     recipe = MXFP8BlockScaling()
     recipe.accumulator = "float16"

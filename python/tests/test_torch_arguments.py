@@ -102,7 +102,7 @@ def test_amaxes_are_of_what_is_quantized(given):
     made = te.NVFP4Quantizer(with_rht=True, **given)(x)
     assert torch.equal(made._columnwise_data, te.NVFP4Quantizer(with_rht=True)(x)._columnwise_data)
     for turns in (True, False):
-        with pytest.raises(RuntimeError, match="wanted both or none"):
+        with pytest.raises(RuntimeError, match="expected both or none"):
             te.NVFP4Quantizer(with_rht=turns, with_post_rht_amax=not turns)
 
 
@@ -195,7 +195,7 @@ def test_calibrate():
     quantizer.calibrate(x)
     assert quantizer.amax == x.abs().max()
     QUANTIZERS["mxfp8"]().calibrate(x)
-    with pytest.raises(TypeError, match="wanted a torch tensor"):
+    with pytest.raises(TypeError, match="expected a torch tensor"):
         quantizer.calibrate([1.0])
 
 
@@ -362,14 +362,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    "op, make, name, value, wanted",
+    "op, make, name, value; expected",
     [(op, make, *case) for op, (make, cases) in WRONG.items() for case in cases],
 )
 def test_wrong_types_are_named(op, make, name, value, wanted):
     with pytest.raises(TypeError) as caught:
         make(**{name: value})
     text = str(caught.value)
-    assert text.startswith(f"[{op}] got {name} = ") and f"wanted {wanted}" in text
+    assert text.startswith(f"[{op}] got {name} = ") and f"expected {wanted}" in text
 
 
 def test_integers_of_numpy_are_integers():
@@ -377,7 +377,7 @@ def test_integers_of_numpy_are_integers():
 
 
 def test_devices_that_are_not_there():
-    with pytest.raises(ValueError, match=r"\[Linear\] got device = 'moon', wanted a device"):
+    with pytest.raises(ValueError, match=r"\[Linear\] got device = 'moon'; expected a device"):
         te.Linear(4, 2, device="moon")
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match=r"\[Linear\] got device = 'cuda', and torch has no"):

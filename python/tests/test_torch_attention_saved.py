@@ -82,7 +82,7 @@ def test_hooks_that_give_something_else(name):
     tensors = inputs()
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x[:1]):
         out = in_scope(layer(), tensors, FP8.get(name))
-    with pytest.raises(RuntimeError, match="in the place of q.*, wanted what forward saved"):
+    with pytest.raises(RuntimeError, match="in the place of q.*; expected what forward saved"):
         torch.autograd.grad(out.sum(), tensors)
 
 
@@ -92,7 +92,7 @@ def test_hooks_that_give_what_is_not_dense(name):
         tensors = inputs()
         with torch.autograd.graph.saved_tensors_hooks(lambda x: x, wrong):
             out = in_scope(layer(), tensors, FP8.get(name))
-        with pytest.raises(RuntimeError, match="a hook gave .* wanted a dense"):
+        with pytest.raises(RuntimeError, match="a hook gave .* expected a dense"):
             out.sum().backward()
 
 
@@ -110,7 +110,7 @@ def test_hooks_of_torch_s_function():
         (torch.Tensor.to_sparse, "a hook gave a torch.sparse_coo in the place of query"),
         (te_tensor, "a hook gave a Float8Tensor in the place of query"),
         (torch.Tensor.half, "a hook gave torch.float16 .* in the place of query"),
-        (lambda x: x[:, :1], "in the place of query, wanted what forward saved"),
+        (lambda x: x[:, :1], "in the place of query; expected what forward saved"),
     ):
         with torch.autograd.graph.saved_tensors_hooks(lambda x: x, wrong):
             out = te.scaled_dot_product_attention(x, x, x, precision="f32")

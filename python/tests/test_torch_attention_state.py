@@ -145,5 +145,5 @@ def test_state_of_another_kind_of_module():
         with pytest.raises(RuntimeError, match="may be the state of another kind of module"):
             module.load_state_dict(given, strict=False)
     in_scope(attends, inputs(), FP8["delayed"])
-    with pytest.raises(RuntimeError, match=r"scaling_fwd.scale of shape \(5,\), wanted 3 slots"):
+    with pytest.raises(RuntimeError, match=r"scaling_fwd.scale of shape \(5,\); expected 3 slots"):
         linear.load_state_dict(saved | attends.state_dict())

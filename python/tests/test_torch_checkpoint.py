@@ -144,5 +144,5 @@ def test_contexts_of_the_user_s():
     for wrong in (3, "contexts"):
         with pytest.raises(TypeError, match=r"\[checkpoint\] got context_fn = "):
             te.checkpoint(model, x, context_fn=wrong)
-    with pytest.raises(TypeError, match="what context_fn gave = None, wanted two contexts"):
+    with pytest.raises(TypeError, match="what context_fn gave = None; expected two contexts"):
         te.checkpoint(model, x, context_fn=lambda: None)

@@ -286,7 +286,7 @@ def test_a_factory_s_own_error_comes_out():
         (torch.ones(4, 32, dtype=torch.float8_e4m3fn), TypeError, "float8_e4m3fn"),
         (torch.ones(4, 32).to_sparse(), TypeError, "to_dense"),
         (torch.ones(4, 32, device="meta"), RuntimeError, "meta"),
-        ([[1.0] * 32], TypeError, "wanted a torch tensor"),
+        ([[1.0] * 32], TypeError, "expected a torch tensor"),
     ],
 )
 @pytest.mark.parametrize("recipe", [None, MXFP8BlockScaling(), DelayedScaling()])
@@ -314,8 +314,8 @@ def test_strides_do_not_matter():
     "make, error, text",
     [
         (lambda: te.Linear(0, 3), ValueError, "at least 1"),
-        (lambda: te.Linear(4.5, 3), TypeError, "got in_features = 4.5, wanted an integer"),
-        (lambda: te.Linear(3, "4"), TypeError, "got out_features = '4', wanted an integer"),
+        (lambda: te.Linear(4.5, 3), TypeError, "got in_features = 4.5; expected an integer"),
+        (lambda: te.Linear(3, "4"), TypeError, "got out_features = '4'; expected an integer"),
         (lambda: te.Linear(3, 3, params_dtype=torch.int32), TypeError, "params_dtype"),
         (lambda: te.Linear(3, 3, params_dtype=torch.float8_e4m3fn), TypeError, "params_dtype"),
         (lambda: te.Linear(32, 32, tp_size=2), RuntimeError, "tp_size is not offered"),
@@ -378,5 +378,5 @@ def test_a_parametrized_layer_is_copied(recipe):
 @pytest.mark.parametrize("given", [5, 1, "yes"])
 def test_bad_is_first_microbatch(given):
     linear = te.Linear(64, 32, device="cpu")
-    with pytest.raises(TypeError, match="is_first_microbatch = .*wanted True, False or None"):
+    with pytest.raises(TypeError, match="is_first_microbatch = .*expected True, False or None"):
         linear(torch.ones(4, 64), is_first_microbatch=given)

@@ -233,7 +233,7 @@ def test_te_checkpoint_refuses():
     for name in ("distribute_saved_activations", "tp_group", "use_reentrant"):
         with pytest.raises(RuntimeError, match=rf"\[checkpoint\] {name} is not offered"):
             te.checkpoint(linear, x, **{name: True})
-    with pytest.raises(TypeError, match="got a int, wanted a function"):
+    with pytest.raises(TypeError, match="got a int; expected a function"):
         te.checkpoint(3, x)
 
 
@@ -256,7 +256,7 @@ def test_hooks_that_give_something_else(name, wrong):
     linear, x = made()
     with torch.autograd.graph.saved_tensors_hooks(unpack_is_identity, wrong):
         y = product(linear, x, RECIPES[name])
-    with pytest.raises(RuntimeError, match="in the place of .*, wanted what forward saved"):
+    with pytest.raises(RuntimeError, match="in the place of .*; expected what forward saved"):
         gradients(linear, x, y)
 
 

@@ -101,12 +101,12 @@ def test_state_that_does_not_fit():
     linear = steps(te.Linear(32, 32, device="cpu"), DelayedScaling(), inputs(1))
     state = linear.state_dict()
     for part, wrong, text in (
-        ("scale", torch.ones(7), r"scaling_fwd.scale of shape \(7,\), wanted 3 slots"),
-        ("scale", torch.zeros(3), r"scale = \[0.0, 0.0, 0.0\], wanted positive"),
-        ("scale", torch.full((3,), float("nan")), r"scale = \[nan, nan, nan\], wanted positive"),
-        ("amax_history", torch.ones(3), r"amax_history of shape \(3,\), wanted the amaxes"),
-        ("amax_history", torch.ones(5, 2), r"amax_history of shape \(5, 2\), wanted 3 slots"),
-        ("amax_history", -torch.ones(5, 3), "amax_history with -1.0, wanted magnitudes"),
+        ("scale", torch.ones(7), r"scaling_fwd.scale of shape \(7,\); expected 3 slots"),
+        ("scale", torch.zeros(3), r"scale = \[0.0, 0.0, 0.0\]; expected positive"),
+        ("scale", torch.full((3,), float("nan")), r"scale = \[nan, nan, nan\]; expected positive"),
+        ("amax_history", torch.ones(3), r"amax_history of shape \(3,\); expected the amaxes"),
+        ("amax_history", torch.ones(5, 2), r"amax_history of shape \(5, 2\); expected 3 slots"),
+        ("amax_history", -torch.ones(5, 3), "amax_history with -1.0; expected magnitudes"),
     ):
         with pytest.raises(RuntimeError, match=text):
             linear.load_state_dict({**state, f"scaling_fwd.{part}": wrong})

@@ -64,7 +64,7 @@ def cuda(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [(CURRENT, CURRENT), (96, 96), (0, 0), (1, 0), (2, 2)]
+    ("given", "expected"), [(CURRENT, CURRENT), (96, 96), (0, 0), (1, 0), (2, 2)]
 )
 def test_memory_is_of_the_stream_that_writes_it(cuda, given, wanted):
     TORCH.empty("float32", (4,), 0, given)

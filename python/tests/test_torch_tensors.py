@@ -280,7 +280,7 @@ def test_quantized_weights_save_as_tensors(recipe, tmp_path):
     with pytest.raises(RuntimeError, match="Missing key"):
         plain.load_state_dict(state)
     state["weight.codes"] = state["weight.codes"][1:]
-    with pytest.raises(RuntimeError, match=r"codes of torch.uint8 \(31, 64\), wanted"):
+    with pytest.raises(RuntimeError, match=r"codes of torch.uint8 \(31, 64\); expected"):
         other.load_state_dict(state)
 
 

@@ -143,9 +143,11 @@ def test_views_are_read():
 def test_content_of_another_shape_or_kind():
     weight, other = layer().weight.data, layer(64).weight.data
     for source in (other, torch.ones(64, 64)):
-        with pytest.raises(ValueError, match=r"got values of shape \(64, 64\), wanted \(32, 64\)"):
+        with pytest.raises(
+            ValueError, match=r"got values of shape \(64, 64\); expected \(32, 64\)"
+        ):
             weight.copy_(source)
-    with pytest.raises(ValueError, match=r"got \(64, 64\) for .data, wanted .* \(32, 64\)"):
+    with pytest.raises(ValueError, match=r"got \(64, 64\) for .data; expected .* \(32, 64\)"):
         weight.data = other
     with (
         pytest.warns(UserWarning, match="resized"),
@@ -164,9 +166,13 @@ def test_content_of_another_shape_or_kind():
 @pytest.mark.parametrize(
     ("out", "error", "text"),
     [
-        (lambda: te.MXFP8Quantizer(E4M3)(torch.ones(8, 32)), ValueError, r"\(8, 32\), wanted \(4"),
-        (lambda: te.NVFP4Quantizer()(torch.ones(4, 64)), TypeError, "NVFP4Tensor, wanted MXFP8T"),
-        (lambda: torch.ones(4, 64), TypeError, "got out of type Tensor, wanted MXFP8Tensor"),
+        (
+            lambda: te.MXFP8Quantizer(E4M3)(torch.ones(8, 32)),
+            ValueError,
+            r"\(8, 32\); expected \(4",
+        ),
+        (lambda: te.NVFP4Quantizer()(torch.ones(4, 64)), TypeError, "NVFP4Tensor; expected MXFP8T"),
+        (lambda: torch.ones(4, 64), TypeError, "got out of type Tensor; expected MXFP8Tensor"),
         (lambda: te.MXFP8Quantizer(E4M3)(torch.ones(4, 64).half()), TypeError, "float16"),
         (lambda: te.MXFP8Quantizer(te.DType.kFloat8E5M2)(torch.ones(4, 64)), ValueError, "e5m2"),
     ],

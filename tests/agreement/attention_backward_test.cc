@@ -170,11 +170,11 @@ TEST(AttentionBackward, ForwardThatCannotBeOne) {
     }
   };
   const AttentionRung f32 = AttentionRung::f32;
-  says({.out = out.view()}, f32, "wanted both or neither");
-  says({.log_sum_exp = lse.view()}, f32, "wanted both or neither");
+  says({.out = out.view()}, f32, "expected both or neither");
+  says({.log_sum_exp = lse.view()}, f32, "expected both or neither");
   says({out.view(), short_lse.view()}, f32, "log_sum_exp has shape [1, 1, 8]");
   says({narrow.view(), lse.view()}, f32, "the output is bfloat16");
-  says({out.view(), lse.view()}, AttentionRung::bf16, "wanted it on 'f32'");
+  says({out.view(), lse.view()}, AttentionRung::bf16, "expected it on 'f32'");
 }
 
 // No rows, no keys, no heads: gradients of what there is are zeros.

@@ -21,14 +21,14 @@ void expect_near(double got, const oracle::Truth& truth, const Kernels& backend,
   if (truth.not_finite) {
     EXPECT_FALSE(std::isfinite(got)) << describe() << ": got " << got;
   } else if (std::isnan(truth.value)) {
-    EXPECT_TRUE(std::isnan(got)) << describe() << ": got " << got << ", wanted NaN";
+    EXPECT_TRUE(std::isnan(got)) << describe() << ": got " << got << "; expected NaN";
   } else if (std::fabs(truth.value) > kLargest) {
     EXPECT_TRUE(std::fabs(got) >= kLargest && std::signbit(got) == std::signbit(truth.value))
-        << describe() << ": got " << got << ", wanted " << static_cast<double>(truth.value);
+        << describe() << ": got " << got << "; expected " << static_cast<double>(truth.value);
   } else {
     EXPECT_LE(std::fabs(static_cast<long double>(got) - truth.value),
               in_f32 ? truth.bound_f32 : truth.bound_f64)
-        << describe() << ": got " << got << ", wanted " << static_cast<double>(truth.value);
+        << describe() << ": got " << got << "; expected " << static_cast<double>(truth.value);
   }
 }
 

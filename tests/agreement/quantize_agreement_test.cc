@@ -21,7 +21,7 @@ std::string first_difference(const Tensor& got, const Tensor& wanted) {
   if (got.view().strides != wanted.view().strides) return "other strides";
   for (std::size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
-      return text("byte ", i, ": got ", std::to_integer<int>(a[i]), ", wanted ",
+      return text("byte ", i, ": got ", std::to_integer<int>(a[i]), "; expected ",
                   std::to_integer<int>(b[i]));
   return "";
 }

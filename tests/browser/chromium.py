@@ -102,7 +102,9 @@ class Chromium:
 
 
 class Page:
-    def __init__(self, browser: Chromium, url: str, width=1400, height=900, dark=False, script=True):
+    def __init__(
+        self, browser: Chromium, url: str, width=1400, height=900, dark=False, script=True
+    ):
         self.browser, self.url = browser, url
         target = browser.send("Target.createTarget", url="about:blank")["targetId"]
         attached = browser.send("Target.attachToTarget", targetId=target, flatten=True)

@@ -109,9 +109,16 @@ def test_fits_and_is_quiet(browser, page, width, dark):
     red = int(background.removeprefix("rgb(").split(",")[0])
     assert (red < 64) == dark
     # No content overflows its card, even with long names.
-    wider = "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"
+    wider = (
+        "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"
+    )
     assert shown.evaluate(wider + ".length") == 0
-    assert shown.evaluate("Math.max(...[...document.querySelectorAll('.card')].map(c => c.offsetHeight))") < 220
+    assert (
+        shown.evaluate(
+            "Math.max(...[...document.querySelectorAll('.card')].map(c => c.offsetHeight))"
+        )
+        < 220
+    )
     assert shown.problems == []
 
 

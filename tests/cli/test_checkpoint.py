@@ -76,7 +76,9 @@ def test_dry_run_writes_nothing(octavo, model):
     plan = octavo.good("quantize", "model", "--recipe", "mxfp4", "--dry-run", "--json").json
     assert octavo.files() == before
     octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp4")
-    header = 8 + int.from_bytes((octavo.folder / "out/model.safetensors").read_bytes()[:8], "little")
+    header = 8 + int.from_bytes(
+        (octavo.folder / "out/model.safetensors").read_bytes()[:8], "little"
+    )
     assert (octavo.folder / "out/model.safetensors").stat().st_size == plan["bytes_after"] + header
 
 
@@ -94,7 +96,9 @@ def test_recipes_by_name(octavo, model):
 
 
 def test_limits(octavo, model):
-    missed = octavo("quantize", "model", "-o", "a", "--recipe", "mxfp4", "--fail-if", "cosine<0.999")
+    missed = octavo(
+        "quantize", "model", "-o", "a", "--recipe", "mxfp4", "--fail-if", "cosine<0.999"
+    )
     assert missed.code == 3 and "limit missed: cosine of 'model.layers." in missed.err
     octavo.good("quantize", "model", "-o", "b", "--recipe", "mxfp8", "--fail-if", "cosine<0.999")
     assert octavo("compare", "model", "a", "--fail-if", "sqnr<20").code == 3
@@ -204,7 +208,9 @@ def test_finished_work_is_not_resumed(octavo, model):
 
 def test_options_that_repeat_leave_the_model_alone(octavo, model):
     octavo.good("quantize", "--include", "mlp", "--exclude", "down", "model", "-o", "out")
-    octavo.good("quantize", "--recipe-for", "mlp=fp8", "--fail-if", "cosine<0.5", "model", "-o", "b")
+    octavo.good(
+        "quantize", "--recipe-for", "mlp=fp8", "--fail-if", "cosine<0.5", "model", "-o", "b"
+    )
     octavo.good("verify", "--for", "vllm", "out")
     octavo.good("compare", "--fail-if", "cosine<0.5", "model", "out")
 

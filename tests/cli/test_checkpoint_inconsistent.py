@@ -95,7 +95,11 @@ def test_indexes_that_leave_shards_out(octavo):
     kept = {name: file for name, file in words["weight_map"].items() if file != second}
     for weights in (kept, {}):
         index.write_text(json.dumps(words | {"weight_map": weights}))
-        for command in (["quantize", "model", "-o", "out"], ["verify", "model"], ["inspect", "model"]):
+        for command in (
+            ["quantize", "model", "-o", "out"],
+            ["verify", "model"],
+            ["inspect", "model"],
+        ):
             octavo(*command).refused(1, "model.safetensors.index.json")
     index.unlink()
     for name in ("model-00002-of-00003", "model-00003-of-00003"):
@@ -163,7 +167,11 @@ def test_verify_prints_what_it_checked(octavo, model):
 
 def test_verify_counts_per_loader(octavo):
     weights = tiny_model.llama_weights()
-    kept = {n: w for n, w in weights.items() if "proj" not in n or n.endswith("layers.0.self_attn.o_proj.weight")}
+    kept = {
+        n: w
+        for n, w in weights.items()
+        if "proj" not in n or n.endswith("layers.0.self_attn.o_proj.weight")
+    }
     tiny_model.llama(octavo.folder / "model", kept)
     octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp8")
     changed(octavo, lambda c: c.update(model_type="other"))
@@ -205,7 +213,9 @@ def test_inconsistent_sidecar_file(octavo, model, change):
 
 
 def test_a_head_that_is_quantized(octavo, model):
-    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--include", "lm_head|proj")
+    octavo.good(
+        "quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--include", "lm_head|proj"
+    )
     result = octavo("verify", "out")
     assert result.code == 1 and "special-modules: lm_head: " in result.out
     loads = next(line for line in result.out.splitlines() if line.startswith("  loads in"))

@@ -31,7 +31,9 @@ def model(octavo):
 
 def slow_model(octavo, shards=4):
     """A model that takes seconds to quantize, so that progress can be observed."""
-    return tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(10, 384), shards=shards)
+    return tiny_model.llama(
+        octavo.folder / "model", tiny_model.llama_weights(10, 384), shards=shards
+    )
 
 
 def started(octavo, *arguments, **more):
@@ -85,7 +87,9 @@ def test_bar_on_a_terminal(octavo):
     text = seen.decode()
     drawn = [line for line in text.split("\r\x1b[K") if line.startswith("quantize [")]
     assert len(drawn) >= 2
-    wanted = r"quantize \[#*\.*\] +\d+ %  [\d.]+ \w+ of [\d.]+ \w+  [\d.]+ \w+/s  \d+ s left(  \S+)?$"
+    wanted = (
+        r"quantize \[#*\.*\] +\d+ %  [\d.]+ \w+ of [\d.]+ \w+  [\d.]+ \w+/s  \d+ s left(  \S+)?$"
+    )
     for line in drawn:
         assert re.match(wanted, line.rstrip()), line
         assert len(line.rstrip("\r\n")) < 100
@@ -108,10 +112,14 @@ def test_a_reader_that_leaves_does_not_end_the_work(octavo):
 
 
 def test_report_in_the_folder_that_is_made(octavo, model):
-    octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--report", "out/report.html")
+    octavo.good(
+        "quantize", "model", "-o", "out", "--recipe", "mxfp8", "--report", "out/report.html"
+    )
     assert (octavo.folder / "out" / "report.html").read_text().startswith("<!DOCTYPE html>")
     octavo.good("verify", "out", "--for", "vllm")
-    octavo("quantize", "model", "-o", "new", "--report", "nowhere/report.html").refused(1, "nowhere")
+    octavo("quantize", "model", "-o", "new", "--report", "nowhere/report.html").refused(
+        1, "nowhere"
+    )
     assert octavo.files() == {"model", "out"}
 
 
@@ -229,7 +237,10 @@ def test_what_was_done_stays_in_the_config(octavo, model):
         for name in ("ct", "plain")
     )
     assert says["recipe"] == "nvfp4" and says["source_hash"] == said["source_hash"]
-    assert [step["work"] for step in says["steps"]] == ["convert to modelopt", "dequantize to bfloat16"]
+    assert [step["work"] for step in says["steps"]] == [
+        "convert to modelopt",
+        "dequantize to bfloat16",
+    ]
 
 
 def test_links_in_the_output_are_not_written_through(octavo):

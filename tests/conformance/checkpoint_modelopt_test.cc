@@ -74,7 +74,7 @@ void expect_bytes(const std::string& file, bool wide, bool share) {
   EXPECT_EQ(got.config()["quantization_config"]["quant_method"].string_or(""), "modelopt");
 }
 
-TEST(CheckpointModelopt, bytes) {
+TEST(CheckpointModelopt, Bytes) {
   expect_bytes("fp8", true, false);
   expect_bytes("fp8-bf16", false, false);  // quotients are rounded to bf16 first
   expect_bytes("fp8-channel", false, false);
@@ -83,7 +83,7 @@ TEST(CheckpointModelopt, bytes) {
 }
 
 // And the way back: what ModelOpt wrote is read as what it is.
-TEST(CheckpointModelopt, is_recognized) {
+TEST(CheckpointModelopt, IsRecognized) {
   const Json configs = parse_json(content(kFolder + "configs.json"), "configs.json");
   for (const std::string recipe : {"fp8", "fp8-channel", "mxfp8", "nvfp4"}) {
     SCOPED_TRACE(recipe);

@@ -20,7 +20,7 @@ float float_of(const std::string& hex) {
 }
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-TEST(DelayedScaling, steps_as_transformer_engine_does) {
+TEST(DelayedScaling, StepsAsTransformerEngineDoes) {
   const std::string path =
       std::string(OCTAVO_SOURCE_DIR) + "/tests/conformance/delayed_scaling_te.tsv";
   for (const golden::Line& line : golden::read_lines(path)) {

@@ -12,6 +12,7 @@ Needs torch, ml_dtypes, numpy, g++ and CUDA's headers:
 Rows of peers that do not run are kept, so that an older torch can add its own (torch_2_11):
     python tests/conformance/generate.py --peers torch
 """
+
 import argparse
 import collections
 import ctypes

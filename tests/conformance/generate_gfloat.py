@@ -4,6 +4,7 @@
 gfloat is exact and knows every rounding mode; its stochastic mode "StochasticFastest" is P3109's
 variant A. Needs gfloat, ml_dtypes and numpy:  python tests/conformance/generate_gfloat.py
 """
+
 import collections
 import pathlib
 

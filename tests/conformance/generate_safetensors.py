@@ -21,9 +21,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What the Rust reader takes because of how it is made, and no document or writer knows.
 ONLY_THEIRS = {"tensor_as_array", "dtype_as_object"}
 STRICT_REJECTS = {
-    "duplicate_tensor", "duplicate_tensor_other_size", "duplicate_metadata_key",
-    "duplicate_unknown_field", "duplicate_key_in_unknown_field", "leading_space", "leading_tab",
-    "leading_newline", "duplicate_escaped",
+    "duplicate_tensor",
+    "duplicate_tensor_other_size",
+    "duplicate_metadata_key",
+    "duplicate_unknown_field",
+    "duplicate_key_in_unknown_field",
+    "leading_space",
+    "leading_tab",
+    "leading_newline",
+    "duplicate_escaped",
 }
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8,
@@ -140,7 +146,12 @@ def rows():
         yield f"tensor_{name}", file(f'{{"a":{value}}}', 0)
     yield "tensor_as_array", file('{"a":["F32",[1],[0,4]]}')
     yield "dtype_as_object", file('{"a":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}}')
-    for name, dtype in [("lower_case", "f32"), ("unknown", "F128"), ("empty", ""), ("space", "F32 ")]:
+    for name, dtype in [
+        ("lower_case", "f32"),
+        ("unknown", "F128"),
+        ("empty", ""),
+        ("space", "F32 "),
+    ]:
         yield f"dtype_{name}", one(dtype=dtype)
     yield "dtype_number", file('{"a":{"dtype":1,"shape":[1],"data_offsets":[0,4]}}')
     yield "duplicate_tensor", file(f'{{"a":{tensor()},"a":{tensor()}}}')
@@ -191,7 +202,10 @@ def rows():
     yield "largest_size_behind_zero", one(0, shape="[0,18446744073709551615]", place="[0,0]")
     yield "bits_wrap", one(0, dtype="F4", shape="[4611686018427387904]", place="[0,0]")
     yield "bits_wrap_f32", one(0, shape="[576460752303423488]", place="[0,0]")
-    yield "bits_fit_but_not_file", one(shape="[576460752303423487]", place="[0,2305843009213693948]")
+    yield (
+        "bits_fit_but_not_file",
+        one(shape="[576460752303423487]", place="[0,2305843009213693948]"),
+    )
     yield "f4_odd", one(1, dtype="F4", shape="[1]", place="[0,1]")
     yield "f4_odd_rows", one(3, dtype="F4", shape="[2,3]", place="[0,3]")
     for count in (1, 2, 3, 4, 8):
@@ -266,8 +280,14 @@ def write_written():
         "nothing": ([], {}),
         "metadata_alone": ([], {"format": "pt"}),
         "by_name": ([(name, "F32", [2]) for name in ("b", "a", "B", "a.b", "a10", "a2", "")], {}),
-        "every_type": ([(f"t{i}", dtype, [2, 4]) for i, dtype in enumerate(WRITABLE)], {"format": "pt"}),
-        "empty_ones": ([("z", "U64", [0]), ("b", "F32", [0, 3]), ("a", "U8", []), ("c", "F32", [0])], {}),
+        "every_type": (
+            [(f"t{i}", dtype, [2, 4]) for i, dtype in enumerate(WRITABLE)],
+            {"format": "pt"},
+        ),
+        "empty_ones": (
+            [("z", "U64", [0]), ("b", "F32", [0, 3]), ("a", "U8", []), ("c", "F32", [0])],
+            {},
+        ),
         "escapes": ([('q"\\/\b\f\n\r\t\x01\x1f\x7f\u00e9\U0001f600', "U8", [3])], {"\n": '"\x00'}),
     }
     for length in range(1, 9):  # every padding

@@ -74,7 +74,7 @@ inline std::vector<Row> read_rows(const std::string& path) {
   std::vector<Row> rows;
   for (const Line& line : read_lines(path)) {
     if (line.columns.size() != 5)
-      throw std::runtime_error(path + ":" + std::to_string(line.number) + ": wanted 5 columns");
+      throw std::runtime_error(path + ":" + std::to_string(line.number) + ": expected 5 columns");
     const std::vector<std::string> ends = split(line.columns[3], '-');
     rows.push_back({path.substr(path.rfind('/') + 1), line.number, line.columns[0], line.columns[1],
                     line.columns[2], number<std::uint64_t>(ends.front(), 16),

@@ -158,13 +158,14 @@ std::string difference(const VectorRow& row, const Answer& got) {
     return support::printed("0x", std::hex, static_cast<int>(bytes[at]));
   };
   if (row.two_levels && got.tensor_scale != row.tensor_scale)
-    return support::printed("tensor scale 0x", std::hex, got.tensor_scale, ", wanted 0x", row.tensor_scale);
+    return support::printed("tensor scale 0x", std::hex, got.tensor_scale, "; expected 0x",
+                            row.tensor_scale);
   for (const auto& [what, have, want] : {std::tuple{"scale", &got.scales, &row.scales},
                                          std::tuple{"code", &got.codes, &row.codes}}) {
     if (have->size() != want->size()) return text(what, "s: ", have->size(), " bytes");
     for (std::size_t i = 0; i < want->size(); ++i)
       if ((*have)[i] != (*want)[i])
-        return text(what, " byte ", i, " is ", shown(*have, i), ", wanted ", shown(*want, i));
+        return text(what, " byte ", i, " is ", shown(*have, i), "; expected ", shown(*want, i));
   }
   return "";
 }

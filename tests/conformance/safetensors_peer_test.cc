@@ -56,7 +56,7 @@ std::string verdict(const std::string& content, bool strict) {
   }
 }
 
-TEST(SafetensorsPeer, verdicts_are_those_of_the_rust_reader) {
+TEST(SafetensorsPeer, VerdictsAreThoseOfTheRustReader) {
   const auto rows = read_table("safetensors.tsv", 5);
   EXPECT_GE(rows.size(), 240U);
   int differs = 0;
@@ -72,7 +72,7 @@ TEST(SafetensorsPeer, verdicts_are_those_of_the_rust_reader) {
   EXPECT_EQ(differs, 2);  // documented in docs/numerics/safetensors.md
 }
 
-TEST(SafetensorsPeer, files_are_those_of_the_rust_writer) {
+TEST(SafetensorsPeer, FilesAreThoseOfTheRustWriter) {
   const auto rows = read_table("safetensors_written.tsv", 4);
   EXPECT_GE(rows.size(), 14U);
   for (const auto& row : rows) {

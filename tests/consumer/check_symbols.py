@@ -19,7 +19,9 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 # OCTAVO_API, then a class (`class OCTAVO_API Error`) or a function or variable. Of the latter the
 # name is the last word before the first of ( ; = { that is not inside template brackets.
 API_TYPE = re.compile(r"\b(?:class|struct|union)\s+OCTAVO_API\s+(\w+)")
-API_OTHER = re.compile(r"(?<!class )(?<!struct )(?<!union )\bOCTAVO_API\s+([^;{}()=]*?)\b(\w+)\s*[(;={]")
+API_OTHER = re.compile(
+    r"(?<!class )(?<!struct )(?<!union )\bOCTAVO_API\s+([^;{}()=]*?)\b(\w+)\s*[(;={]"
+)
 PREFIXES = ("typeinfo name for ", "typeinfo for ", "vtable for ", "VTT for ")
 
 

@@ -83,7 +83,7 @@ class Wrong {
  public:
   void add(std::int64_t row, std::int64_t col, double got, double wanted) {
     if (count_++ == 0)
-      first_ = text("row ", row, ", column ", col, ": got ", got, ", wanted ", wanted);
+      first_ = text("row ", row, ", column ", col, ": got ", got, "; expected ", wanted);
     top_ = std::min(top_, row), bottom_ = std::max(bottom_, row);
     left_ = std::min(left_, col), right_ = std::max(right_, col);
   }

@@ -124,7 +124,7 @@ TEST_F(ConvertOnDevice, RefusesMemoryThatIsElsewhere) {
   refused(kInvalid, "stride of 6", [&] { (void)encode(crooked, e4m3fn); });
   Counts counts;
   refused(kInvalid, "counts", [&] { encode(first.view(), codes.view(), {}, {.counts = &counts}); });
-  refused(kInvalid, "wanted 'fake'",
+  refused(kInvalid, "expected 'fake'",
           [&] { encode(first.view(), codes.view(), {}, {.backend = &reference_backend()}); });
   refused(kInvalid, "memory on the CPU",
           [&] { encode(host.view(), codes_host.view(), {}, {.backend = device.api().kernels}); });

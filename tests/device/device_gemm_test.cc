@@ -172,7 +172,7 @@ TEST_F(GemmOnDevice, AQuantizedProductIntoMemoryThatIsThere) {
     EXPECT_EQ(out.source, DType::f32);
   }
   QuantizedTensor wrong = make_quantized({kN, kM}, DType::f32, preset("fp8"), kFirst);
-  refused(kInvalid, "the result is for [33, 20], wanted [20, 33]",
+  refused(kInvalid, "the result is for [33, 20]; expected [20, 33]",
           [&] { gemm_quantized_into(a, b, wrong); });
   wrong = make_quantized({kM, kN}, DType::f32, preset("fp8"));
   const int launches = device.diary().launches;

@@ -18,7 +18,7 @@ inline std::string difference(const Tensor& got, const Tensor& wanted) {
   const auto *a = static_cast<const unsigned char*>(got.view().data),
              *b = static_cast<const unsigned char*>(wanted.view().data);
   for (std::int64_t i = 0; i < got.nbytes(); ++i)
-    if (a[i] != b[i]) return text("byte ", i, ": got ", int{a[i]}, ", wanted ", int{b[i]});
+    if (a[i] != b[i]) return text("byte ", i, ": got ", int{a[i]}, "; expected ", int{b[i]});
   return "";
 }
 

@@ -64,7 +64,7 @@ void* take(int index, std::size_t bytes, bool lasting) {
   const Open open;
   std::byte* block = state->arena[index] + state->used[index];
   const std::size_t whole = (bytes + kGuard + kStep - 1) / kStep * kStep;
-  check(state->used[index] + whole <= kArena, ErrorCode::device, "fake", "out of memory: wanted ",
+  check(state->used[index] + whole <= kArena, ErrorCode::device, "fake", "out of memory: expected ",
         bytes, " bytes");
   state->used[index] += whole;
   std::memset(block, kPoison, bytes);

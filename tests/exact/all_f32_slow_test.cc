@@ -108,9 +108,9 @@ TEST(AllF32, EveryInputGivesItsCode) {
         if (std::memcmp(got.data(), want.data(), kChunk) == 0) continue;
         const auto at = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin();
         FAIL() << backend.name << " " << sweeps[s].format << " " << name_of(sweeps[s].overflow)
-               << support::printed(std::hex, ": input 0x", first + static_cast<std::uint64_t>(at), " gives 0x",
-                       int{got[static_cast<std::size_t>(at)]}, ", wanted 0x",
-                       int{want[static_cast<std::size_t>(at)]});
+               << support::printed(std::hex, ": input 0x", first + static_cast<std::uint64_t>(at),
+                                   " gives 0x", int{got[static_cast<std::size_t>(at)]},
+                                   "; expected 0x", int{want[static_cast<std::size_t>(at)]});
       }
     }
   }

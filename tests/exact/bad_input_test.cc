@@ -216,7 +216,7 @@ TEST_F(BadInput, Policies) {
   }
   refused(kInvalid, "threads",
           [&] { encode(values({4}), codes({4}), {}, {.threads = -1, .counts = &counts}); });
-  refused(kInvalid, "wanted 0 (all) to 1024", [&] {
+  refused(kInvalid, "expected 0 (all) to 1024", [&] {
     encode(values({4}), codes({4}), {}, {.threads = kMaxThreads + 1, .counts = &counts});
   });
   View elsewhere = values({4});

@@ -124,13 +124,14 @@ class Examiner {
           return size == 1 ? from[at] : from[2 * at] | from[2 * at + 1] << 8;
         };
         ADD_FAILURE() << describe(backend.name, policy, at)
-                      << support::printed(": got 0x", std::hex, code(bytes), ", wanted 0x", code(want.bytes));
+                      << support::printed(": got 0x", std::hex, code(bytes), "; expected 0x",
+                                          code(want.bytes));
         return false;
       }
       if (with_counts && counts != want.counts) {
         ADD_FAILURE() << describe(backend.name, policy, 0) << ": counts (saturated, flushed, NaN) "
                       << counts.saturated << " " << counts.flushed << " " << counts.nan
-                      << ", wanted " << want.counts.saturated << " " << want.counts.flushed << " "
+                      << "; expected " << want.counts.saturated << " " << want.counts.flushed << " "
                       << want.counts.nan;
         return false;
       }

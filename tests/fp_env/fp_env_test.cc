@@ -140,7 +140,7 @@ void expect_same_bits(const std::string& what, std::vector<std::uint8_t>& output
   }
 }
 
-TEST(FpEnv, encode_ignores_the_callers_setting) {
+TEST(FpEnv, EncodeIgnoresTheCallersSetting) {
   constexpr std::int64_t kCount = 999;
   for (const Kernels* kernels : usable_backends()) {
     for (const Format& format : formats()) {
@@ -168,7 +168,7 @@ TEST(FpEnv, encode_ignores_the_callers_setting) {
   }
 }
 
-TEST(FpEnv, counts_ignore_the_callers_setting) {
+TEST(FpEnv, CountsIgnoreTheCallersSetting) {
   constexpr std::int64_t kCount = 999;
   for (const Kernels* kernels : usable_backends()) {
     for (const Format& format : formats()) {
@@ -188,7 +188,7 @@ TEST(FpEnv, counts_ignore_the_callers_setting) {
   }
 }
 
-TEST(FpEnv, decode_ignores_the_callers_setting) {
+TEST(FpEnv, DecodeIgnoresTheCallersSetting) {
   for (const Kernels* kernels : usable_backends()) {
     for (const Format& format : formats()) {
       const std::int64_t count = std::int64_t{1} << format.bits();
@@ -204,7 +204,7 @@ TEST(FpEnv, decode_ignores_the_callers_setting) {
   }
 }
 
-TEST(FpEnv, codes_to_codes_ignore_the_callers_setting) {
+TEST(FpEnv, CodesToCodesIgnoreTheCallersSetting) {
   const Format wide = parse_format("e8m3b140"), widest = parse_format("e11m4");
   for (const Kernels* kernels : usable_backends()) {
     for (const Format& from : {e4m3fn, e5m2, e8m0fnu, mxint8, wide, widest}) {
@@ -224,7 +224,7 @@ TEST(FpEnv, codes_to_codes_ignore_the_callers_setting) {
 
 // Threads inherit the setting of the thread that started them, and the caller's own thread works
 // too.
-TEST(FpEnv, holds_on_every_thread) {
+TEST(FpEnv, HoldsOnEveryThread) {
   constexpr std::int64_t kRows = 64, kCols = 8192;
   const Format format = parse_format("e8m3b140");
   for (const Kernels* kernels : usable_backends()) {
@@ -243,7 +243,7 @@ TEST(FpEnv, holds_on_every_thread) {
 }
 
 // The guard that kernels use, by itself.
-TEST(FpEnv, guard_sets_and_restores) {
+TEST(FpEnv, GuardSetsAndRestores) {
   for (const Setting& setting : kSettings) {
     std::uint64_t inside = ~std::uint64_t{0}, inside_up = inside;
     const bool left_alone = run_under(setting.bits, [&] {
@@ -266,7 +266,7 @@ TEST(FpEnv, guard_sets_and_restores) {
 }
 
 // The settings do what their names say: without this the tests above could pass for nothing.
-TEST(FpEnv, settings_are_real) {
+TEST(FpEnv, SettingsAreReal) {
   volatile float tiny = 0x1p-149f, one = 1, little = 0x1p-30f;
   float flushed = 1, up = 0;
   run_under(kSettings[0].bits, [&] { flushed = tiny * one; });

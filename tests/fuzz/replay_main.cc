@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     every = std::strtol(argv[2], nullptr, 10);
     first = 3;
     if (every < 1) {
-      std::fprintf(stderr, "--every %s: wanted a number of 1 or more\n", argv[2]);
+      std::fprintf(stderr, "--every %s: expected a number of 1 or more\n", argv[2]);
       return 2;
     }
   }

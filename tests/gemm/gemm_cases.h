@@ -122,7 +122,7 @@ inline void expect_product(const Tensor& result, const oracle::Numbers& a, const
     bound += oracle::bound_rounded(std::fabs(exact.sum) + bound, result.dtype());
     if (!(std::fabs(got - exact.sum) <= bound) && ++shown <= 3)
       ADD_FAILURE() << where << ", row " << row << ", column " << col << ": got " << got
-                    << ", wanted " << exact.sum << " within " << bound;
+                    << "; expected " << exact.sum << " within " << bound;
   });
 }
 

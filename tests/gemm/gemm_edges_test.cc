@@ -69,7 +69,7 @@ void expect_ieee(const MadeOperand& a, const MadeOperand& b, Accumulator accumul
     }
     if (!right && ++shown <= 3)
       ADD_FAILURE() << where << ", row " << row << ", column " << col << ": got " << value
-                    << ", wanted " << exact.sum;
+                    << "; expected " << exact.sum;
   });
   EXPECT_GT(not_finite, 0) << where;
   EXPECT_LT(not_finite, a.numbers.rows * b.numbers.rows) << where;

@@ -42,7 +42,7 @@ void expect_epilogue(const Tensor& got, const MadeOperand& a, const MadeOperand&
     bound += oracle::bound_rounded(std::fabs(after + beside) + bound, got.dtype());
     if (!(std::fabs(value - (after + beside)) <= bound) && ++shown <= 3)
       ADD_FAILURE() << where << ", row " << row << ", column " << col << ": got " << value
-                    << ", wanted " << after + beside << " within " << bound;
+                    << "; expected " << after + beside << " within " << bound;
   });
 }
 

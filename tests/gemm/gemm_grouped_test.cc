@@ -92,7 +92,7 @@ TEST(GemmGrouped, SaysWhatDoesNotFit) {
   EXPECT_PRED2(holds, told(x.view(), w.view(), {2, 2}), "groups have 4 rows, and A has 5");
   EXPECT_PRED2(holds, told(x.view(), w.view(), {6, -1}), "group 0 has 6 rows");
   EXPECT_PRED2(holds, told(x.view(), w.view(), {-1, 6}), "group 0 has -1 rows");
-  EXPECT_PRED2(holds, told(x.view(), x.view(), {5}), "wanted [rows, K] and [groups, N, K]");
+  EXPECT_PRED2(holds, told(x.view(), x.view(), {5}), "expected [rows, K] and [groups, N, K]");
   const Tensor big = values_as(usual_values(160, 128, 1), {160, 128}, DType::f32),
                blocks = values_as(usual_values(256, 128, 2), {2, 128, 128}, DType::f32);
   const QuantizedTensor q = quantize(big.view(), preset("fp8-block"));

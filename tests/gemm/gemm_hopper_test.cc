@@ -121,7 +121,7 @@ TEST(GemmHopper, BitForBitTheModelForEveryScaling) {
                         value = got.span<float>()[static_cast<std::size_t>(row * 11 + col)];
             ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(wanted))
                 << describe(scaling_a) << " x " << describe(scaling_b) << ", K = " << depth
-                << ", promoted every " << promote_every << ": got " << value << ", wanted "
+                << ", promoted every " << promote_every << ": got " << value << "; expected "
                 << wanted;
           }
       }

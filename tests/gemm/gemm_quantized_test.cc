@@ -115,8 +115,8 @@ TEST(GemmQuantized, AResidualOfAnotherShape) {
       (void)gemm_quantized(a, b, preset("mxfp8"), {.residual = residual.view()});
       ADD_FAILURE() << "no error about " << to_string(shape);
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                text("[gemm] the residual has shape ", to_string(shape), ", wanted [1030, 1024]"));
+      EXPECT_EQ(std::string(error.what()), text("[gemm] the residual has shape ", to_string(shape),
+                                                "; expected [1030, 1024]"));
     }
   }
 }

@@ -145,7 +145,7 @@ void check_message(const Error& error) {
   for (const char c : message) ASSERT_TRUE(c >= ' ' && c <= '~') << message;
 }
 
-TEST(SafetensorsMutation, a_hundred_thousand_damaged_files) {
+TEST(SafetensorsMutation, AHundredThousandDamagedFiles) {
   constexpr int kFiles = 100'000;
   const std::vector<std::string> good = seeds();
   Mutator mutator(20240607);
@@ -176,7 +176,7 @@ TEST(SafetensorsMutation, a_hundred_thousand_damaged_files) {
 }
 
 // The same through real files, and everything read that the header says is there.
-TEST(SafetensorsMutation, damaged_files_on_disk) {
+TEST(SafetensorsMutation, DamagedFilesOnDisk) {
   const int descriptor = memfd_create("damaged", MFD_CLOEXEC);  // a plain file that needs no disk
   ASSERT_GE(descriptor, 0);
   const std::string path = text("/proc/self/fd/", descriptor);
@@ -215,7 +215,7 @@ TEST(SafetensorsMutation, damaged_files_on_disk) {
 }
 
 // Headers that are as expensive as text can be: memory stays a small multiple of the file size.
-TEST(SafetensorsMutation, expensive_headers_cost_in_proportion) {
+TEST(SafetensorsMutation, ExpensiveHeadersCostInProportion) {
   constexpr std::size_t kBytes = 1 << 20, kMaxPerByte = 16;
   const auto repeated = [](std::string_view before, std::string_view piece,
                            std::string_view after) {
@@ -251,7 +251,7 @@ TEST(SafetensorsMutation, expensive_headers_cost_in_proportion) {
 }
 
 // The guard itself: a header that claims much more than the file has.
-TEST(SafetensorsMutation, a_claim_allocates_nothing) {
+TEST(SafetensorsMutation, AClaimAllocatesNothing) {
   std::string file(50, '{');
   file.replace(0, 8, std::string("\x00\xe1\xf5\x05\0\0\0\0", 8));  // 100,000,000
   Memory memory;

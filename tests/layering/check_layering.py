@@ -108,7 +108,9 @@ def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
             if bracket == '"' and not target.startswith("octavo/"):
                 wrong.append(f'{where} "{target}" is not named from the root ("octavo/...")')
             elif target.startswith("octavo/") and room_of(target, closed) not in closed[room]:
-                wrong.append(f"{where} {room} must not include {target} ({room_of(target, closed)})")
+                wrong.append(
+                    f"{where} {room} must not include {target} ({room_of(target, closed)})"
+                )
     return wrong
 
 

@@ -48,24 +48,42 @@ class LayeringTest(unittest.TestCase):
         self.no_violation("octavo/backend/reference/encode.cc", '"octavo/backend/kernels.h"')
         self.no_violation("octavo/backend/cpu/isa/neon/encode.cc", '"octavo/round/encode.h"')
         self.one_violation("octavo/backend/reference/encode.cc", '"octavo/convert/convert.h"')
-        self.one_violation("octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/registry.h"')
+        self.one_violation(
+            "octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/registry.h"'
+        )
 
     def test_backends_never_see_each_other(self):
-        self.one_violation("octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/reference/tables.h"')
-        self.one_violation("octavo/backend/cuda/runtime/host.cc", '"octavo/backend/cpu/convert/driver.h"')
+        self.one_violation(
+            "octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/reference/tables.h"'
+        )
+        self.one_violation(
+            "octavo/backend/cuda/runtime/host.cc", '"octavo/backend/cpu/convert/driver.h"'
+        )
 
     def test_instruction_sets_build_on_the_one_before(self):
-        self.no_violation("octavo/backend/cpu/isa/neon/encode.cc", '"octavo/backend/cpu/convert/driver.h"')
-        self.no_violation("octavo/backend/cpu/isa/neon/encode.cc", '"octavo/backend/cpu/isa/portable/x.h"')
-        self.one_violation("octavo/backend/cpu/isa/portable/x.cc", '"octavo/backend/cpu/isa/neon/neon.h"')
-        self.one_violation("octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/cpu/isa/portable/x.h"')
+        self.no_violation(
+            "octavo/backend/cpu/isa/neon/encode.cc", '"octavo/backend/cpu/convert/driver.h"'
+        )
+        self.no_violation(
+            "octavo/backend/cpu/isa/neon/encode.cc", '"octavo/backend/cpu/isa/portable/x.h"'
+        )
+        self.one_violation(
+            "octavo/backend/cpu/isa/portable/x.cc", '"octavo/backend/cpu/isa/neon/neon.h"'
+        )
+        self.one_violation(
+            "octavo/backend/cpu/convert/convert_driver.cc", '"octavo/backend/cpu/isa/portable/x.h"'
+        )
 
     def test_sub_rooms_have_arrows_of_their_own(self):
         self.no_violation("octavo/backend/cuda/gemm/x.cu", '"octavo/backend/cuda/hopper/tma.cuh"')
-        self.one_violation("octavo/backend/cuda/hopper/x.cu", '"octavo/backend/cuda/gemm/gemm_plan.h"')
+        self.one_violation(
+            "octavo/backend/cuda/hopper/x.cu", '"octavo/backend/cuda/gemm/gemm_plan.h"'
+        )
         self.one_violation("octavo/checkpoint/dialect/x.cc", '"octavo/checkpoint/verify/verify.h"')
         wrong = self.violations({"octavo/pipeline/attic/thing.h": ""})
-        self.assertEqual(wrong, ["octavo/pipeline/attic/thing.h:1: pipeline/attic has no line in arrows.txt"])
+        self.assertEqual(
+            wrong, ["octavo/pipeline/attic/thing.h:1: pipeline/attic has no line in arrows.txt"]
+        )
 
     def test_only_the_registry_sees_backends(self):
         header = '"octavo/backend/reference/reference.h"'

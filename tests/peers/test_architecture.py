@@ -59,7 +59,9 @@ def test_what_is_saved_is_what_is_asked_for(kind, tmp_path):
     tensors = load_file(file)
     for left_out in tensors:
         save_file({k: v for k, v in tensors.items() if k != left_out}, file, {"format": "pt"})
-        said = {line["tensor"] for line in models.verdict(tmp_path) if line["rule"] == "architecture"}
+        said = {
+            line["tensor"] for line in models.verdict(tmp_path) if line["rule"] == "architecture"
+        }
         assert said == {left_out}
     save_file(tensors, file, {"format": "pt"})
     config = json.loads((tmp_path / "config.json").read_text())

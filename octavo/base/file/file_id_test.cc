@@ -10,7 +10,7 @@
 namespace octavo {
 namespace {
 
-TEST(FileId, sees_through_names_and_links) {
+TEST(FileId, SeesThroughNamesAndLinks) {
   std::string pattern = (std::filesystem::temp_directory_path() / "octavo-file-id-XXXXXX").string();
   ASSERT_NE(mkdtemp(pattern.data()), nullptr);
   const std::filesystem::path folder = pattern;

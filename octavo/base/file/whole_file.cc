@@ -55,10 +55,11 @@ std::string resolved(const std::string& op, const std::string& path) {
     return resolved(op, target.data());
   }
   check(!S_ISDIR(status.st_mode), ErrorCode::io, op, "'", path,
-        "' is a folder, wanted the name of a file");
-  check(S_ISREG(status.st_mode), ErrorCode::io, op, "'", path,
-        "' is a device or pipe, wanted the name of a plain file; output is renamed into place when "
-        "it is whole");
+        "' is a folder; expected the name of a file");
+  check(
+      S_ISREG(status.st_mode), ErrorCode::io, op, "'", path,
+      "' is a device or pipe; expected the name of a plain file; output is renamed into place when "
+      "it is whole");
   return path;
 }
 

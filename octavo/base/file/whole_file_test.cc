@@ -43,7 +43,7 @@ class WholeFileTest : public testing::Test {
   fs::path folder;
 };
 
-TEST_F(WholeFileTest, appears_at_commit_and_not_before) {
+TEST_F(WholeFileTest, AppearsAtCommitAndNotBefore) {
   write_whole_file("test", path("x"), "old");
   WholeFile file("test", path("x"));
   file.write(bytes("ne"));
@@ -55,7 +55,7 @@ TEST_F(WholeFileTest, appears_at_commit_and_not_before) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(WholeFileTest, parts_in_any_order) {
+TEST_F(WholeFileTest, PartsInAnyOrder) {
   WholeFile file("test", path("x"));
   file.write_at(3, bytes("def"));
   file.write_at(0, bytes("abc"));
@@ -63,12 +63,12 @@ TEST_F(WholeFileTest, parts_in_any_order) {
   EXPECT_EQ(content("x"), "abcdef");
 }
 
-TEST_F(WholeFileTest, given_up_leaves_nothing) {
+TEST_F(WholeFileTest, GivenUpLeavesNothing) {
   { const WholeFile file("test", path("x")); }
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(WholeFileTest, mode_is_what_the_umask_allows) {
+TEST_F(WholeFileTest, ModeIsWhatTheUmaskAllows) {
   const mode_t before = umask(0027);
   write_whole_file("test", path("x"), "");
   umask(before);
@@ -77,7 +77,7 @@ TEST_F(WholeFileTest, mode_is_what_the_umask_allows) {
   EXPECT_EQ(status.st_mode & 0777, 0640U);
 }
 
-TEST_F(WholeFileTest, refuses_what_is_no_plain_file) {
+TEST_F(WholeFileTest, RefusesWhatIsNoPlainFile) {
   EXPECT_THROW(WholeFile("test", folder), Error);
   EXPECT_THROW(WholeFile("test", "/dev/null"), Error);
   EXPECT_THROW(WholeFile("test", path("nowhere/x")), Error);
@@ -87,7 +87,7 @@ TEST_F(WholeFileTest, refuses_what_is_no_plain_file) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(WholeFileTest, a_link_stays_and_its_target_is_replaced) {
+TEST_F(WholeFileTest, ALinkStaysAndItsTargetIsReplaced) {
   write_whole_file("test", path("real"), "old");
   fs::create_symlink("real", folder / "link");
   write_whole_file("test", path("link"), "new");
@@ -96,7 +96,7 @@ TEST_F(WholeFileTest, a_link_stays_and_its_target_is_replaced) {
 }
 
 // What a signal handler calls, with several files open; one that is finished is not touched.
-TEST_F(WholeFileTest, unfinished_files_can_be_removed_at_once) {
+TEST_F(WholeFileTest, UnfinishedFilesCanBeRemovedAtOnce) {
   WholeFile finished("test", path("finished"));
   finished.commit();
   std::vector<std::unique_ptr<WholeFile>> open_files;
@@ -110,7 +110,7 @@ TEST_F(WholeFileTest, unfinished_files_can_be_removed_at_once) {
 }
 
 // Slots come back: many more files one after the other than there are slots at once.
-TEST_F(WholeFileTest, slots_are_given_back) {
+TEST_F(WholeFileTest, SlotsAreGivenBack) {
   for (int i = 0; i < 40; ++i) write_whole_file("test", path("x"), "content");
   const WholeFile file("test", path("y"));
   remove_unfinished_files();

@@ -61,7 +61,7 @@ std::string JsonReader::found() const {
 
 void JsonReader::expect(char c, std::string_view wanted) {
   skip_space();
-  if (!is_next(c)) fail(text("got ", found(), ", wanted ", wanted));
+  if (!is_next(c)) fail(text("got ", found(), "; expected ", wanted));
   ++at_;
 }
 
@@ -80,10 +80,10 @@ bool JsonReader::next(char closing) {
   }
   bool& is_first = is_first_[static_cast<std::size_t>(depth_)];
   if (!is_first) {
-    if (!is_next(',')) fail(text("got ", found(), ", wanted ',' or '", closing, "'"));
+    if (!is_next(',')) fail(text("got ", found(), "; expected ',' or '", closing, "'"));
     ++at_;
     skip_space();
-    if (is_next(closing)) fail(text("got '", closing, "' behind a comma, wanted a value"));
+    if (is_next(closing)) fail(text("got '", closing, "' behind a comma; expected a value"));
   }
   is_first = false;
   return true;
@@ -109,7 +109,7 @@ std::string JsonReader::string() {
     out.append(text_, start, at_ - start);
     if (at_ == text_.size()) fail("got the end inside a string");
     if (text_[at_] == '"') break;
-    if (text_[at_] != '\\') fail("got a control character inside a string, wanted it escaped");
+    if (text_[at_] != '\\') fail("got a control character inside a string; expected it escaped");
     ++at_;
     escape(out);
   }
@@ -129,12 +129,12 @@ void JsonReader::escape(std::string& out) {
   }
   ++at_;
   std::uint32_t point = four_hex_digits();
-  if (point >= 0xDC00 && point <= 0xDFFF) fail("got a lone surrogate, wanted a pair");
+  if (point >= 0xDC00 && point <= 0xDFFF) fail("got a lone surrogate; expected a pair");
   if (point >= 0xD800 && point <= 0xDBFF) {
-    if (text_.substr(at_, 2) != "\\u") fail("got a lone surrogate, wanted a pair");
+    if (text_.substr(at_, 2) != "\\u") fail("got a lone surrogate; expected a pair");
     at_ += 2;
     const std::uint32_t low = four_hex_digits();
-    if (low < 0xDC00 || low > 0xDFFF) fail("got a lone surrogate, wanted a pair");
+    if (low < 0xDC00 || low > 0xDFFF) fail("got a lone surrogate; expected a pair");
     point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
   }
   append_utf8(out, point);
@@ -146,7 +146,7 @@ std::uint32_t JsonReader::four_hex_digits() {
   const auto [stop, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   if (digits.size() < 4 || error != std::errc{} || stop != digits.data() + 4) {
-    fail("got an incomplete \\u escape, wanted four hexadecimal digits");
+    fail("got an incomplete \\u escape; expected four hexadecimal digits");
   }
   at_ += 4;
   return value;
@@ -164,7 +164,7 @@ std::uint64_t JsonReader::integer() {
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || stop != digits.data() + digits.size()) {
     at_ -= digits.size();
-    fail(text("got ", shown(digits), ", wanted an integer from 0 to 2^64 - 1"));
+    fail(text("got ", shown(digits), "; expected an integer from 0 to 2^64 - 1"));
   }
   return value;
 }
@@ -173,16 +173,16 @@ void JsonReader::skip_number() {
   const std::size_t start = at_;
   if (is_next('-')) ++at_;
   const std::size_t leading = at_;
-  if (skip_digits() == 0) fail(text("got ", found(), ", wanted a number"));
+  if (skip_digits() == 0) fail(text("got ", found(), "; expected a number"));
   if (text_[leading] == '0' && at_ > leading + 1) fail("got a number that begins with 0");
   if (is_next('.')) {
     ++at_;
-    if (skip_digits() == 0) fail(text("got ", found(), ", wanted a digit behind '.'"));
+    if (skip_digits() == 0) fail(text("got ", found(), "; expected a digit behind '.'"));
   }
   if (is_next('e') || is_next('E')) {
     ++at_;
     if (is_next('+') || is_next('-')) ++at_;
-    if (skip_digits() == 0) fail(text("got ", found(), ", wanted an exponent"));
+    if (skip_digits() == 0) fail(text("got ", found(), "; expected an exponent"));
   }
   double value = 0;
   const auto [stop, error] = std::from_chars(text_.data() + start, text_.data() + at_, value);
@@ -219,7 +219,7 @@ char JsonReader::peek() {
 }
 
 void JsonReader::skip_word(std::string_view word) {
-  if (text_.substr(at_, word.size()) != word) fail(text("got ", found(), ", wanted ", word));
+  if (text_.substr(at_, word.size()) != word) fail(text("got ", found(), "; expected ", word));
   at_ += word.size();
 }
 
@@ -246,13 +246,13 @@ void JsonReader::skip_value(bool unique_keys) {
   } else if (first == 'n') {
     skip_word("null");
   } else {
-    fail(text("got ", found(), ", wanted a value"));
+    fail(text("got ", found(), "; expected a value"));
   }
 }
 
 void JsonReader::end() {
   skip_space();
-  if (at_ < text_.size()) fail(text("got ", found(), " behind the end, wanted nothing"));
+  if (at_ < text_.size()) fail(text("got ", found(), " behind the end; expected nothing"));
 }
 
 }  // namespace octavo

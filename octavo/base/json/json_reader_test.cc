@@ -23,7 +23,7 @@ std::string problem(std::string_view json, bool unique_keys = false) {
   }
 }
 
-TEST(JsonReader, takes_json) {
+TEST(JsonReader, TakesJson) {
   for (const std::string_view good :
        {"{}", "[]", "0", "-0", "10", "1.5e-3", "1E+2", "true", "false", "null", "\"\"",
         " [ 1 , 2 ] ", R"({"a":{"b":[{}]},"a":1})", "\"\x7f\"", R"("\u0000\ud83d\ude00")",
@@ -32,7 +32,7 @@ TEST(JsonReader, takes_json) {
   }
 }
 
-TEST(JsonReader, refuses_what_is_no_json) {
+TEST(JsonReader, RefusesWhatIsNoJson) {
   for (const std::string_view bad : {"",
                                      " ",
                                      "{",
@@ -81,7 +81,7 @@ TEST(JsonReader, refuses_what_is_no_json) {
   }
 }
 
-TEST(JsonReader, depth_has_a_limit) {
+TEST(JsonReader, DepthHasALimit) {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') +
            std::string(static_cast<std::size_t>(depth), ']');
@@ -92,19 +92,19 @@ TEST(JsonReader, depth_has_a_limit) {
   EXPECT_EQ(problem("[" + nested(100) + "," + nested(100) + "]"), "");
 }
 
-TEST(JsonReader, keys_twice_only_when_allowed) {
+TEST(JsonReader, KeysTwiceOnlyWhenAllowed) {
   EXPECT_EQ(problem(R"([{"a":1,"a":2}])"), "");
   EXPECT_NE(problem(R"([{"a":1,"\u0061":2}])", true), "");
   EXPECT_EQ(problem(R"([{"a":1},{"a":2}])", true), "");
 }
 
-TEST(JsonReader, strings_mean_what_they_should) {
+TEST(JsonReader, StringsMeanWhatTheyShould) {
   EXPECT_EQ(JsonReader(R"("a\"\\\/\b\f\n\r\t")").string(), "a\"\\/\b\f\n\r\t");
   EXPECT_EQ(JsonReader(R"("\u0041\u00e9\u20AC\ud83d\ude00")").string(), "A\u00e9\u20ac\U0001f600");
   EXPECT_EQ(JsonReader(R"("\u0000")").string(), std::string(1, '\0'));
 }
 
-TEST(JsonReader, integers_are_exact) {
+TEST(JsonReader, IntegersAreExact) {
   EXPECT_EQ(JsonReader("0").integer(), 0U);
   EXPECT_EQ(JsonReader("9007199254740993").integer(), 9007199254740993U);  // no double has this
   EXPECT_EQ(JsonReader("18446744073709551615").integer(), UINT64_MAX);
@@ -114,7 +114,7 @@ TEST(JsonReader, integers_are_exact) {
   }
 }
 
-TEST(JsonReader, utf8) {
+TEST(JsonReader, Utf8) {
   constexpr auto kGood = std::string_view::npos;
   for (const std::string_view good : {"", "a", "\u0080", "\u07ff", "\u0800", "\ud7ff", "\ue000",
                                       "\uffff", "\U00010000", "\U0010ffff", "\x7f"}) {

@@ -47,7 +47,7 @@ constexpr std::string_view kConfig = R"({
   "text": "a \"quoted\" \\ \n\u0001 é"
 })";
 
-TEST(Json, unchanged_content_round_trips) {
+TEST(Json, UnchangedContentRoundTrips) {
   EXPECT_EQ(parse_json(kConfig, "c").dump(2), kConfig);
   EXPECT_EQ(parse_json(R"( {"b":[1,{"c" : 2.50}],"a":"x"} )", "c").dump(0),
             R"({"b": [1, {"c": 2.50}], "a": "x"})");
@@ -55,7 +55,7 @@ TEST(Json, unchanged_content_round_trips) {
   EXPECT_EQ(parse_json(config.dump(0), "c"), config);
 }
 
-TEST(Json, values_of_the_right_kind_and_no_others) {
+TEST(Json, ValuesOfTheRightKindAndNoOthers) {
   const Json config = parse_json(kConfig, "c");
   EXPECT_EQ(config["bos_token_id"].integer_or(-1), 1);
   EXPECT_EQ(config["big"].integer_or(-1), -1);  // does not fit
@@ -79,7 +79,7 @@ TEST(Json, values_of_the_right_kind_and_no_others) {
   EXPECT_TRUE(config["limit"].members().empty());
 }
 
-TEST(Json, changes_keep_the_order_of_the_rest) {
+TEST(Json, ChangesKeepTheOrderOfTheRest) {
   Json config = parse_json(R"({"a": 1, "b": 2, "c": 3})", "c");
   config.set("b", "two");
   config.set("d", Json::object({{"x", 1.5}, {"y", Json::array({1, 2})}}));
@@ -97,7 +97,7 @@ TEST(Json, changes_keep_the_order_of_the_rest) {
   EXPECT_THROW(made.push(1), Error);
 }
 
-TEST(Json, doubles_read_back_and_stay_json) {
+TEST(Json, DoublesReadBackAndStayJson) {
   for (const double value : {0.0, -0.0, 0.1, 1e300, 5e-324, 123456789.0, 1.0 / 3.0}) {
     const Json read = parse_json(Json(value).dump(), "d");
     EXPECT_EQ(read.number_or(9), value);
@@ -107,7 +107,7 @@ TEST(Json, doubles_read_back_and_stay_json) {
   EXPECT_TRUE(Json(std::nan("")).is_null());
 }
 
-TEST(Json, refusals_name_the_file_and_the_byte) {
+TEST(Json, RefusalsNameTheFileAndTheByte) {
   EXPECT_EQ(message_of("{\"a\": tru}").substr(0, 37), "[json] 'some/config.json' at byte 6: ");
   for (const std::string_view bad :
        {"", "{", "[1,]", "{\"a\":1,}", "nul", "Nan", "Infinit", "1 2", "{'a': 1}", "[1e999]",

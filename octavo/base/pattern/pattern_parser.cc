@@ -111,7 +111,9 @@ class Parser {
 
   PatternNode group(int depth) {
     if (rest_.starts_with('?') && !rest_.starts_with("?:"))
-      refuse("'(?': of these only '(?:' is supported, not look-ahead, look-behind, named groups or flags");
+      refuse(
+          "'(?': of these only '(?:' is supported, not look-ahead, look-behind, named groups or "
+          "flags");
     if (take('?')) take(':');
     PatternNode node = alternatives(depth + 1);
     if (!take(')')) refuse("'(' without ')'");

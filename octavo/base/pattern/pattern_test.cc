@@ -28,7 +28,7 @@ std::string refusal(const std::string& expression) {
   return "";
 }
 
-TEST(Pattern, finds_what_is_written) {
+TEST(Pattern, FindsWhatIsWritten) {
   EXPECT_TRUE(Pattern("down_proj").is_in("model.layers.0.mlp.down_proj.weight"));
   EXPECT_FALSE(Pattern("down_proj").begins("model.layers.0.mlp.down_proj.weight"));
   EXPECT_TRUE(Pattern("model.*down").begins("model.layers.0.mlp.down_proj.weight"));
@@ -44,7 +44,7 @@ TEST(Pattern, finds_what_is_written) {
   EXPECT_TRUE(Pattern("\xC3\xA9").is_in("caf\xC3\xA9"));
 }
 
-TEST(Pattern, says_what_it_does_not_take) {
+TEST(Pattern, SaysWhatItDoesNotTake) {
   for (const char* const wrong :
        {"(",           ")",     "a)",     "[",        "[a",     "[]",  "[^]",  "[z-a]",
         "[[:alpha:]]", "*",     "+a",     "a**",      "a*+",    "a{",  "a{2",  "a{3,2}",
@@ -99,7 +99,7 @@ class Expressions {
   std::mt19937 random_;
 };
 
-TEST(Pattern, agrees_with_the_standard_library) {
+TEST(Pattern, AgreesWithTheStandardLibrary) {
   Expressions random(7);
   int found = 0, tried = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -123,7 +123,7 @@ TEST(Pattern, agrees_with_the_standard_library) {
 
 // The standard library takes minutes for the first of these. The limit is a thousand times what
 // they take.
-TEST(Pattern, hostile_expressions_take_no_time) {
+TEST(Pattern, HostileExpressionsTakeNoTime) {
   const std::string text(2000, 'a');
   const auto start = std::chrono::steady_clock::now();
   for (const char* const hostile : {"(a*)*b", "(a|a)*b", "(a+)+$b", "(.*)*(.*)*(.*)*b", "(a|aa)+$b",
@@ -133,7 +133,7 @@ TEST(Pattern, hostile_expressions_take_no_time) {
 }
 
 // Whatever bytes an expression has, it is taken or refused.
-TEST(Pattern, any_bytes) {
+TEST(Pattern, AnyBytes) {
   std::mt19937 random(3);
   constexpr std::string_view kBytes = "ab()[]{}|*+?^$\\.,-12xdbB:!=<\n\xC3";
   int taken = 0;

@@ -58,7 +58,7 @@ Dialect parse_dialect(std::string_view name) {
     known += text(i > 0 ? ", " : "", kDialects[i]().name);
   }
   fail(ErrorCode::invalid_argument, kDialectOp, "got the target '", shown(name),
-       "', wanted one of ", known);
+       "'; expected one of ", known);
 }
 
 std::string_view name_of(Scheme scheme) { return kSchemes[static_cast<std::size_t>(scheme)]; }

@@ -226,7 +226,7 @@ float read_float(const CheckpointReader& checkpoint, const StoredTensor& stored)
   check(type && is_value(type->dtype) && type->dtype != DType::f64 &&
             stored.nbytes() == static_cast<std::uint64_t>(element_bytes(type->dtype)),
         ErrorCode::invalid_argument, kDialectOp, "'", shown(stored.name(), 200), "' is ",
-        stored_name(stored.entry->type), " of ", stored.nbytes(), " bytes, wanted one number");
+        stored_name(stored.entry->type), " of ", stored.nbytes(), " bytes; expected one number");
   const Tensor value = Tensor::values({1}, type->dtype);
   checkpoint.read(stored, 0, value.bytes());
   return widened(value).span<float>()[0];

@@ -89,7 +89,7 @@ Scaling with_scale(Scaling scaling, ScaleFormat format, ScaleRule rule) {
   return scaling;
 }
 
-TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
+TEST(DialectRoundTrip, EveryDialectPresetAndShape) {
   std::vector<std::pair<std::string, Scaling>> scalings;
   for (const std::string& name : preset_names()) scalings.emplace_back(name, preset(name));
   for (const std::string name : {"fp8:e5m2", "mxfp6:e3m2fn", "mxfp8:e5m2"})
@@ -135,7 +135,7 @@ TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
 }
 
 // Which dialect holds which scheme, so that a check that refuses too much is seen.
-TEST(DialectRoundTrip, which_dialect_holds_which_scheme) {
+TEST(DialectRoundTrip, WhichDialectHoldsWhichScheme) {
   const auto can = [](Dialect dialect, std::string_view scaling, const Shape& shape) {
     return why_not(dialect, {.name = "a.weight",
                              .module = "a",
@@ -170,7 +170,7 @@ TEST(DialectRoundTrip, which_dialect_holds_which_scheme) {
   EXPECT_EQ(those("nvfp4", {16}), "");
 }
 
-TEST(DialectRoundTrip, octavos_own_files_are_those_of_save_quantized) {
+TEST(DialectRoundTrip, OctavosOwnFilesAreThoseOfSaveQuantized) {
   for (const std::string_view name : {"mxfp4", "nvfp4", "fp8-block"}) {
     const TemporaryFolder folder;
     const TestWeight weight = make_weight(Dialect::octavo, "w.weight", {150, 70}, preset(name), 64);
@@ -191,7 +191,7 @@ TEST(DialectRoundTrip, octavos_own_files_are_those_of_save_quantized) {
   }
 }
 
-TEST(DialectRoundTrip, row_blocks_that_do_not_align_are_refused) {
+TEST(DialectRoundTrip, RowBlocksThatDoNotAlignAreRefused) {
   const TestWeight weight =
       make_weight(Dialect::deepseek, "w.weight", {256, 128}, preset("fp8-block"));
   EXPECT_THROW((void)pack_row_block(Dialect::deepseek, weight.weight, 64, weight.row_blocks[0]),

@@ -46,14 +46,14 @@ Json configured(Dialect dialect, const std::vector<std::pair<std::string, std::s
   return config;
 }
 
-TEST(Dialect, names) {
+TEST(Dialect, Names) {
   EXPECT_EQ(dialect_names(), (std::vector<std::string>{"compressed-tensors", "deepseek", "modelopt",
                                                        "comfyui", "octavo"}));
   for (const std::string& name : dialect_names()) EXPECT_EQ(name_of(parse_dialect(name)), name);
   EXPECT_THROW((void)parse_dialect("gguf"), Error);
 }
 
-TEST(Dialect, compressed_tensors_tensors) {
+TEST(Dialect, CompressedTensorsTensors) {
   constexpr Dialect kCt = Dialect::compressed_tensors;
   EXPECT_EQ(lines(kCt, {256, 512}, preset("fp8")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale F32 [1]\n");
@@ -72,7 +72,7 @@ TEST(Dialect, compressed_tensors_tensors) {
             "l.q.weight_global_scale F32 [1]\n");
 }
 
-TEST(Dialect, deepseek_tensors) {
+TEST(Dialect, DeepseekTensors) {
   EXPECT_EQ(lines(Dialect::deepseek, {256, 512}, preset("fp8-block")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale_inv F32 [2,4]\n");
   EXPECT_EQ(lines(Dialect::deepseek, {256, 512}, preset("mxfp8")),
@@ -82,7 +82,7 @@ TEST(Dialect, deepseek_tensors) {
             "experts.gate_up_proj_scale_inv F32 [8,2,4]\n");
 }
 
-TEST(Dialect, modelopt_tensors) {
+TEST(Dialect, ModeloptTensors) {
   constexpr Dialect kMo = Dialect::modelopt;
   EXPECT_EQ(lines(kMo, {256, 512}, preset("fp8")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale F32 []\n");
@@ -97,7 +97,7 @@ TEST(Dialect, modelopt_tensors) {
             "l.q.weight_scale_2 F32 []\n");
 }
 
-TEST(Dialect, comfyui_tensors) {
+TEST(Dialect, ComfyuiTensors) {
   constexpr Dialect kUi = Dialect::comfyui;
   EXPECT_EQ(lines(kUi, {20, 40}, preset("fp8:e5m2")),
             "l.q.weight F8_E5M2 [20,40]\nl.q.weight_scale F32 []\n"
@@ -112,7 +112,7 @@ TEST(Dialect, comfyui_tensors) {
 }
 
 // Element (0, 0) is in the high nibble, and scale (1, 0) follows 15 others of the swizzle.
-TEST(Dialect, comfyui_nibbles_and_swizzle) {
+TEST(Dialect, ComfyuiNibblesAndSwizzle) {
   const TestWeight weight =
       make_weight(Dialect::comfyui, "q.weight", {130, 64}, preset("nvfp4"), 2);
   const std::vector<RowBlockBytes> pieces =
@@ -130,7 +130,7 @@ TEST(Dialect, comfyui_nibbles_and_swizzle) {
                 scales[row * 4 + col]);
 }
 
-TEST(Dialect, compressed_tensors_config) {
+TEST(Dialect, CompressedTensorsConfig) {
   const Json config = configured(Dialect::compressed_tensors, {{"a.q_proj", "fp8-block"}});
   EXPECT_EQ(config["a"].integer_or(0), 1);
   const Json& words = config["quantization_config"];
@@ -161,7 +161,7 @@ TEST(Dialect, compressed_tensors_config) {
             R"(["a.up_proj"])");
 }
 
-TEST(Dialect, deepseek_config) {
+TEST(Dialect, DeepseekConfig) {
   const Json config = configured(Dialect::deepseek, {{"a.q_proj", "fp8-block"}}, {"router"});
   EXPECT_EQ(config["quantization_config"].dump(0),
             R"({"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", )"
@@ -181,7 +181,7 @@ TEST(Dialect, deepseek_config) {
   EXPECT_THROW((void)configured(Dialect::deepseek, {{"a", "mxfp8"}, {"b", "fp8-block"}}), Error);
 }
 
-TEST(Dialect, modelopt_config) {
+TEST(Dialect, ModeloptConfig) {
   Json side;
   const Json config = configured(Dialect::modelopt, {{"a.q_proj", "nvfp4"}}, {"lm_head"},
                                  &side)["quantization_config"];
@@ -197,7 +197,7 @@ TEST(Dialect, modelopt_config) {
             "FP8_PER_CHANNEL_PER_TOKEN");
 }
 
-TEST(Dialect, a_quantized_head_is_not_on_the_ignore_list) {
+TEST(Dialect, AQuantizedHeadIsNotOnTheIgnoreList) {
   const Json config = configured(Dialect::compressed_tensors, {{"lm_head", "fp8-channel"}}, {});
   const Json& words = config["quantization_config"];
   EXPECT_EQ(words["ignore"].dump(0), "[]");
@@ -206,7 +206,7 @@ TEST(Dialect, a_quantized_head_is_not_on_the_ignore_list) {
 
 // The second-level scale as divisor and back: exact where the amax has the few bits of bf16 or f16,
 // and within an ulp where an f32 amax is not found.
-TEST(Dialect, divisors) {
+TEST(Dialect, Divisors) {
   EXPECT_EQ(divisor_of(1.0F / 2688, DType::bf16), 2688.0F);
   EXPECT_EQ(multiplier_of(2688.0F, DType::bf16), 1.0F / 2688);
   // What llm-compressor stores for an amax of 0.1015625 (bf16): 2688 / amax.

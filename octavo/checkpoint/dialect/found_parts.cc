@@ -109,7 +109,7 @@ Packed packed_weight(const FoundParts& parts, const Shape& bytes, std::int64_t s
   const bool nibbles = parts.codes->entry->type == StoredType::f4;
   if (scale == ScaleFormat::e4m3_f32)
     return {logical(nibbles ? in_row : in_row * 2), preset("nvfp4")};
-  if (scale != ScaleFormat::e8m0) misfit(parts, "wanted scales of one byte for codes of FP4");
+  if (scale != ScaleFormat::e8m0) misfit(parts, "expected scales of one byte for codes of FP4");
   const Packed four{logical(nibbles ? in_row : in_row * 2), preset("mxfp4")};
   if (in_row % 3 == 0 && !nibbles) {
     const Packed six{logical(in_row / 3 * 4), preset("mxfp6")};
@@ -127,15 +127,15 @@ void check_sizes(const FoundParts& parts, const QuantizedWeight& weight, std::in
                                   ? element_count(layout_shape(grid, ScaleLayout::swizzled_128x4))
                                   : element_count(grid);
   if (wanted != scales)
-    misfit(parts, text("wanted ", wanted, " scales for ", describe(weight.scaling), " of ",
+    misfit(parts, text("expected ", wanted, " scales for ", describe(weight.scaling), " of ",
                        to_string(weight.shape)));
   if (!parts.swizzled && squeezed(grid) != squeezed(*shape_of(*parts.scales->entry)))
-    misfit(parts, text("wanted scales of the shape ", to_string(grid), " for ",
+    misfit(parts, text("expected scales of the shape ", to_string(grid), " for ",
                        describe(weight.scaling), " of ", to_string(weight.shape)));
   const std::int64_t codes = dense_bytes(weight.shape, DType::code, weight.scaling.format,
                                          weight.scaling.format.bits() < 8);
   const auto has = static_cast<std::int64_t>(parts.codes->nbytes());
-  if (parts.shape ? has < codes : has != codes) misfit(parts, text("wanted ", codes, " bytes"));
+  if (parts.shape ? has < codes : has != codes) misfit(parts, text("expected ", codes, " bytes"));
   const bool two_levels = weight.scaling.scale.format == ScaleFormat::e4m3_f32;
   if (two_levels && parts.tensor_scale == nullptr)
     misfit(parts, "the tensor's own scale is missing");
@@ -203,7 +203,7 @@ FoundWeight assemble(const FoundParts& parts) {
   if (!holds_codes(*parts.codes))
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(parts.name, 200), "' is quantized to ",
          shown_entry(*parts.codes->entry),
-         ", wanted FP8 or bytes of FP4 or FP6: integers are none "
+         "; expected FP8 or bytes of FP4 or FP6: integers are none "
          "of octavo's formats");
   const auto shape = shape_of(*parts.codes->entry), grid = shape_of(*parts.scales->entry);
   const auto scale = scale_format(parts.scales->entry->type);

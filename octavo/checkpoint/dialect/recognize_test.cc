@@ -98,7 +98,7 @@ constexpr std::string_view kFp8 = R"({"quant_method": "fp8", "weight_block_size"
 constexpr std::string_view kModelOpt = R"({"quant_method": "modelopt", "quant_algo": "FP8"})";
 
 // Weights that need pre_quant_scale on the activations.
-TEST(Recognize, scales_of_activations_within_weights_are_refused) {
+TEST(Recognize, ScalesOfActivationsWithinWeightsAreRefused) {
   const std::vector<Given> good{fp8("q.weight", 256, 384),
                                 scale("q.weight_scale", StoredType::f32, {}, kTwo)};
   std::vector<Given> awq = good;
@@ -119,7 +119,7 @@ TEST(Recognize, scales_of_activations_within_weights_are_refused) {
   }
 }
 
-TEST(Recognize, scales_of_other_types_and_shapes) {
+TEST(Recognize, ScalesOfOtherTypesAndShapes) {
   const Given codes = fp8("q.weight", 256, 384);
   const auto with = [&](const std::string& name, StoredType type, std::vector<std::uint64_t> shape,
                         const std::string& one) {
@@ -159,7 +159,7 @@ TEST(Recognize, scales_of_other_types_and_shapes) {
               R"({"quant_method": "fp8", "weight_block_size": [32, 32]})", kD, {32, 32}, {64, 96});
 }
 
-TEST(Recognize, without_a_config) {
+TEST(Recognize, WithoutAConfig) {
   const Given codes = fp8("q.weight", 128, 128);
   expect_twos({codes, scale("q.weight_scale_inv", StoredType::f32, {1, 1}, kTwo)}, "",
               Dialect::deepseek, {128, 128}, {128, 128});
@@ -172,7 +172,7 @@ TEST(Recognize, without_a_config) {
   EXPECT_EQ(found.plain.size(), 2U);
 }
 
-TEST(Recognize, comfyui_by_metadata_and_the_older_layout) {
+TEST(Recognize, ComfyuiByMetadataAndTheOlderLayout) {
   const TemporaryFolder by_metadata;
   write(by_metadata,
         {fp8("q.weight", 4, 8), scale("q.weight_scale", StoredType::f32, {}, kTwo),
@@ -191,7 +191,7 @@ TEST(Recognize, comfyui_by_metadata_and_the_older_layout) {
 }
 
 // Second-level scales: a divisor in one dialect, a multiplier in the other; FP4's 1.0 is code 2.
-TEST(Recognize, nvfp4_divides_or_multiplies) {
+TEST(Recognize, Nvfp4DividesOrMultiplies) {
   const Given packed{{"q.weight_packed", StoredType::u8, {2, 16}}, repeated(32, "\x22")};
   const Given bytes{{"q.weight", StoredType::u8, {2, 16}}, repeated(32, "\x22")};
   const Given scales = scale("q.weight_scale", StoredType::f8_e4m3, {2, 2}, kOne);
@@ -218,7 +218,7 @@ std::string refusal(const std::vector<Given>& tensors, std::string_view config) 
   return "";
 }
 
-TEST(Recognize, parts_that_contradict_each_other_are_refused_by_name) {
+TEST(Recognize, PartsThatContradictEachOtherAreRefusedByName) {
   const Given codes = fp8("q.weight", 256, 384);
   const auto expect = [](const std::string& message, std::string_view part) {
     EXPECT_NE(message.find("q"), std::string::npos) << message;

@@ -104,13 +104,13 @@ StaticNumber static_number(const CheckpointReader& checkpoint, const StoredTenso
   const StoredType type = tensor.entry->type;
   if (type != StoredType::f32 && type != StoredType::bf16 && type != StoredType::f16)
     return {.fault = StaticFault::type,
-            .reason = text("it is ", stored_name(type), ", wanted F32, BF16 or F16")};
+            .reason = text("it is ", stored_name(type), "; expected F32, BF16 or F16")};
   std::array<std::byte, 4> bytes{};
   const auto size = static_cast<std::uint64_t>(stored_bits(type) / 8);
   if (tensor.nbytes() != size)
     return {.fault = StaticFault::shape,
             .reason = text("its shape is ", shape_text(tensor.entry->shape),
-                           ", wanted one number: [] or [1]")};
+                           "; expected one number: [] or [1]")};
   checkpoint.read(tensor, 0, std::span(bytes).first(size));
   StaticNumber out{};
   if (type == StoredType::f32) {
@@ -123,7 +123,7 @@ StaticNumber static_number(const CheckpointReader& checkpoint, const StoredTenso
   }
   if (std::isfinite(out.value) && out.value > 0) return out;
   out.fault = StaticFault::number;
-  out.reason = text("it is ", out.value, ", wanted a positive number");
+  out.reason = text("it is ", out.value, "; expected a positive number");
   return out;
 }
 

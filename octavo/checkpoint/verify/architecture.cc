@@ -270,7 +270,7 @@ std::vector<std::string> contradictions_of(const Json& config) {
     if (may_be_none && value.integer_or(-1) == 0) continue;  // a model without experts
     if (value.is_array() && family == nullptr) continue;     // one value per layer
     out.push_back(
-        text(key, " ", shown(value.dump(0), 40), ", wanted a number from 1 to ", kMaxSize));
+        text(key, " ", shown(value.dump(0), 40), "; expected a number from 1 to ", kMaxSize));
   }
   for (std::string& one : contradictions_in(text_config, family)) out.push_back(std::move(one));
   const std::string_view type = config["model_type"].string_or("");

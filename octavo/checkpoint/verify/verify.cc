@@ -23,8 +23,8 @@ constexpr std::array<Rule, 39> kRules{{
     {"weights", "there are weights", check_weights_there, true},
     {"layers", "layers and experts are all there, and have what the others have", check_layers,
      true},
-    {"architecture", "every tensor of the model type in config.json is present",
-     check_architecture, true},
+    {"architecture", "every tensor of the model type in config.json is present", check_architecture,
+     true},
     {"shapes", "tensors have the shapes that follow from config.json", check_shapes, true},
     {"unknown-tensors", "there is no tensor that the model type in config.json does not have",
      check_unknown_tensors, true},
@@ -54,7 +54,8 @@ constexpr std::array<Rule, 39> kRules{{
     {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
     {"codes", "no code is NaN or Inf", check_codes},
     {"reach", "codes use the range of their format", check_magnitude},
-    {"plausible", "weight magnitudes are plausible, alone and beside other tensors", check_plausible},
+    {"plausible", "weight magnitudes are plausible, alone and beside other tensors",
+     check_plausible},
     {"scale-bf16", "scales survive a loader that casts them to bf16", check_scale_bf16},
     {"scale-powers", "scales declared as powers of two are", check_scale_powers},
     {"second-level", "the second-level scale is the multiplier or divisor of its dialect, and fits",
@@ -64,7 +65,8 @@ constexpr std::array<Rule, 39> kRules{{
     {"special-modules", "embeddings, heads and norms are not quantized", check_special_modules},
     {"skip-list", "every unquantized matrix is on the ignore list, as each loader matches it",
      check_ignore_list},
-    {"skip-list-too-wide", "no quantized module is on the ignore list", check_ignored_but_quantized},
+    {"skip-list-too-wide", "no quantized module is on the ignore list",
+     check_ignored_but_quantized},
     {"said-scheme", "config.json declares the scheme of each weight", check_declared_scheme},
     {"said-words", "config.json's other quantization keys are correct", check_config_keys},
 }};
@@ -105,7 +107,7 @@ std::vector<std::string> loader_names() { return {kLoaders.begin(), kLoaders.end
 Loader parse_loader(std::string_view name) {
   const auto found = std::find(kLoaders.begin(), kLoaders.end(), name);
   check(found != kLoaders.end(), ErrorCode::invalid_argument, kOp, "got the loader '", shown(name),
-        "', wanted one of vllm, transformers, sglang, trtllm");
+        "'; expected one of vllm, transformers, sglang, trtllm");
   return static_cast<Loader>(found - kLoaders.begin());
 }
 
@@ -133,7 +135,7 @@ void Findings::error_for_all(std::string_view tensor, const std::string& message
 
 std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOptions& options) {
   check(options.tensor_parallel >= 1, ErrorCode::invalid_argument, kOp, "got ",
-        options.tensor_parallel, " devices to split matrices over, wanted at least 1");
+        options.tensor_parallel, " devices to split matrices over; expected at least 1");
   Findings findings(options);
   const Json& words = quantization_config(checkpoint.config());
   VerifyView view{.checkpoint = checkpoint,

@@ -161,7 +161,7 @@ void check_activation_scales(const VerifyView& view, Findings& out) {
     if (scheme != "dynamic" && scheme != "static")
       out.error({kV, kS}, "",
                 text("config.json has activation_scheme '", shown(scheme),
-                     "', wanted 'dynamic' (or 'static')"));
+                     "'; expected 'dynamic' (or 'static')"));
     if (scheme == "static" && !view.words["weight_block_size"].is_null())
       out.error({kV, kS, kT}, "",
                 "config.json says activation_scheme 'static', and weights in blocks have dynamic "

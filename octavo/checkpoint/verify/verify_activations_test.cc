@@ -75,7 +75,7 @@ void expect_all_faults(Make&& make) {
     EXPECT_EQ(added(make, good), "");
 }
 
-TEST(VerifyActivations, static_scales_are_single_positive_numbers) {
+TEST(VerifyActivations, StaticScalesAreSinglePositiveNumbers) {
   expect_all_faults(static_fp8);
   expect_all_faults([](const Stored& scale) { return static_nvfp4(kCt, scale); });
   expect_all_faults([](const Stored& scale) { return static_nvfp4(kMo, scale); });
@@ -90,7 +90,7 @@ TEST(VerifyActivations, static_scales_are_single_positive_numbers) {
   EXPECT_EQ(named.size(), kPieces.size());
 }
 
-TEST(VerifyActivations, the_kv_cache_alone_is_checked_too) {
+TEST(VerifyActivations, TheKvCacheAloneIsCheckedToo) {
   const auto plain = [](const Stored& scale) {
     Model model = cached(scale);
     std::erase_if(model.tensors,
@@ -102,7 +102,7 @@ TEST(VerifyActivations, the_kv_cache_alone_is_checked_too) {
 }
 
 // Scales that no loader reads, and KV caches with one scale per head.
-TEST(VerifyActivations, what_is_not_used_is_not_judged) {
+TEST(VerifyActivations, WhatIsNotUsedIsNotJudged) {
   Model dynamic = make_model(kCt, bf16_scaled("fp8-channel"));
   add_inputs(dynamic, ".input_scale", number(0.0F));
   EXPECT_EQ(verdict(dynamic), "");
@@ -117,7 +117,7 @@ TEST(VerifyActivations, what_is_not_used_is_not_judged) {
   EXPECT_EQ(verdict(by_head), "");
 }
 
-TEST(VerifyActivations, modelopts_nvfp4_has_scales_of_activations) {
+TEST(VerifyActivations, ModeloptsNvfp4HasScalesOfActivations) {
   const auto lacking = [](const Model& model) {
     std::string out;
     for (const Finding& one : findings_of(model)) {

@@ -25,11 +25,11 @@ std::vector<std::string> kinds_of_tensors(const Model& model) {
   return out;
 }
 
-TEST(VerifyArchitecture, complete_models_have_no_findings) {
+TEST(VerifyArchitecture, CompleteModelsHaveNoFindings) {
   for (const auto& [name, kind] : kinds_of_models()) EXPECT_EQ(verdict(written(kind)), "") << name;
 }
 
-TEST(VerifyArchitecture, every_tensor_is_missed) {
+TEST(VerifyArchitecture, EveryTensorIsMissed) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
     for (const std::string& tensor : kinds_of_tensors(whole)) {
@@ -47,7 +47,7 @@ TEST(VerifyArchitecture, every_tensor_is_missed) {
   }
 }
 
-TEST(VerifyArchitecture, every_shape_is_checked) {
+TEST(VerifyArchitecture, EveryShapeIsChecked) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
     for (const std::string& tensor : kinds_of_tensors(whole)) {
@@ -65,7 +65,7 @@ TEST(VerifyArchitecture, every_shape_is_checked) {
   }
 }
 
-TEST(VerifyArchitecture, what_may_stand_for_others) {
+TEST(VerifyArchitecture, WhatMayStandForOthers) {
   const std::map<std::string, Kind> all = kinds_of_models();
   Model fused = written(all.at("llama"));
   for (const char* const layer : {"model.layers.0.", "model.layers.1."}) {
@@ -101,7 +101,7 @@ TEST(VerifyArchitecture, what_may_stand_for_others) {
   EXPECT_EQ(verdict(written(draft)), "");
 }
 
-TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
+TEST(VerifyArchitecture, SizesThatAreNoneAndTensorsThatAreEmpty) {
   const Kind llama = kinds_of_models().at("llama");
   for (const Json& value : {Json(-5), Json(0), Json("8"), Json(0.5), Json(std::int64_t{1} << 53),
                             Json(std::int64_t{1} << 31)}) {
@@ -120,7 +120,7 @@ TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
 }
 
 // The numbers are untrusted.
-TEST(VerifyArchitecture, configs_that_are_absurd) {
+TEST(VerifyArchitecture, ConfigsThatAreAbsurd) {
   for (const char* const key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts", "vocab_size"})
     for (const Json& value : {Json(-1), Json(0), Json(std::int64_t{1} << 62), Json("x"), Json(),

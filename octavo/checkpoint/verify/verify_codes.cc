@@ -109,9 +109,9 @@ void check_zero_scales(const VerifyView& view, Findings& out) {
     if (zeros == 0) continue;
     if (!view.options.codes && four) continue;  // a tile far below the others underflows to it, too
     if (!view.options.codes) {
-      out.warn({kV, kH, kS, kT}, weight.scales->plan.name,
-               text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
-                    " zero; codes were not read"));
+      out.warn(
+          {kV, kH, kS, kT}, weight.scales->plan.name,
+          text(counted(zeros, "scale"), zeros == 1 ? " is" : " are", " zero; codes were not read"));
       continue;
     }
     for (std::size_t i = 0; i < scales.size(); ++i)

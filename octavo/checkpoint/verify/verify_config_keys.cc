@@ -71,7 +71,7 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
       status != "compressed")
     out.warn({kH}, "",
              text("config.json says quantization_status '", shown(status, 40),
-                  "', wanted 'compressed': older versions do not decode such weights when they "
+                  "'; expected 'compressed': older versions do not decode such weights when they "
                   "are asked to"));
   for (const auto& [name, group] : words["config_groups"].members()) {
     const Json& weights = group["weights"];
@@ -82,8 +82,7 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
                 text("it says format '", shown(own, 60), "', which none of the weights has"));
     const Json& dynamic = weights["dynamic"];
     if (dynamic.boolean_or(false) || dynamic.is_string())
-      out.error({kV, kH, kS, kT}, name,
-                "its weights are declared dynamic, and they have scales");
+      out.error({kV, kH, kS, kT}, name, "its weights are declared dynamic, and they have scales");
     if (!weights["symmetric"].boolean_or(true))
       out.error({kV, kH, kS, kT}, name,
                 "its weights are declared asymmetric, and there is no zero point");
@@ -102,9 +101,9 @@ void check_fp8(const VerifyView& view, Findings& out) {
               text("config.json says fmt '", shown(fmt, 40), "', and codes are F8_E4M3"));
   const Json& scale = view.words["scale_fmt"];
   if (!scale.is_null() && scale.string_or("") != "ue8m0" && scale.string_or("") != "float")
-    out.error(
-        {kV, kH, kS, kT}, "",
-        text("config.json says scale_fmt ", shown(scale.dump(0), 40), ", wanted 'ue8m0', or none"));
+    out.error({kV, kH, kS, kT}, "",
+              text("config.json says scale_fmt ", shown(scale.dump(0), 40),
+                   "; expected 'ue8m0', or none"));
 }
 
 // The model-wide bit width of config.json, where it has one.

@@ -6,7 +6,7 @@ namespace {
 
 using namespace verify_testing;
 
-TEST(VerifyConfig, numbers_that_cannot_stand_beside_each_other) {
+TEST(VerifyConfig, NumbersThatCannotStandBesideEachOther) {
   const Scaling channel = bf16_scaled("fp8-channel");
   const auto breaks = [&](const std::vector<Json::Member>& words) {
     expect_breaks(kCt, channel, "config", kAll, [&](Model& model) {
@@ -34,7 +34,7 @@ TEST(VerifyConfig, numbers_that_cannot_stand_beside_each_other) {
   EXPECT_EQ(verdict(good), "");
 }
 
-TEST(VerifyConfig, two_kinds_of_model) {
+TEST(VerifyConfig, TwoKindsOfModel) {
   const auto with = [](const char* type, const char* code) {
     Model model = make_model(kCt, bf16_scaled("fp8-channel"));
     model.config.set("model_type", type);
@@ -59,7 +59,7 @@ TEST(VerifyConfig, two_kinds_of_model) {
 }
 
 // transformers loads what it chooses by model_type; custom modeling code may have any class name.
-TEST(VerifyConfig, code_of_another_kind) {
+TEST(VerifyConfig, CodeOfAnotherKind) {
   Model model = make_model(kCt, bf16_scaled("fp8-channel"));
   model.config.set("model_type", "llama");
   model.config.set("architectures", Json::array({"BertModel"}));
@@ -74,7 +74,7 @@ TEST(VerifyConfig, code_of_another_kind) {
   EXPECT_EQ(loaders(), "");
 }
 
-TEST(VerifyConfig, more_layers_and_experts_than_declared) {
+TEST(VerifyConfig, MoreLayersAndExpertsThanDeclared) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 3; ++layer)
     for (const char* const part :
@@ -96,7 +96,7 @@ TEST(VerifyConfig, more_layers_and_experts_than_declared) {
 }
 
 // Billions of layers and experts in a config take no memory: only existing layers are enumerated.
-TEST(VerifyConfig, absurd_numbers_cost_nothing) {
+TEST(VerifyConfig, AbsurdNumbersCostNothing) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 3; ++layer)
     for (const char* const part : {"self_attn.q_proj", "mlp.experts.0.up_proj"})
@@ -110,7 +110,7 @@ TEST(VerifyConfig, absurd_numbers_cost_nothing) {
 }
 
 // A model of another type than its config declares: every tensor is named, however many.
-TEST(VerifyConfig, findings_are_not_cut_off) {
+TEST(VerifyConfig, FindingsAreNotCutOff) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 60; ++layer)
     pieces.push_back({text("model.layers.", layer, ".self_attn.q_proj"), 16, 16});
@@ -122,7 +122,7 @@ TEST(VerifyConfig, findings_are_not_cut_off) {
   EXPECT_EQ(missing, 60 * 8);  // one of nine tensors is present
 }
 
-TEST(VerifyConfig, heads_that_are_quantized) {
+TEST(VerifyConfig, HeadsThatAreQuantized) {
   std::vector<Piece> pieces = kPieces;
   pieces.push_back({"lm_head", 256, 256});
   const auto model_of = [&](Dialect dialect, const Scaling& scaling) {

@@ -7,7 +7,7 @@ namespace {
 using namespace verify_testing;
 
 // Faults that one tensor's header does not show: only several tensors together, or values.
-TEST(Verify, lies_and_damage) {
+TEST(Verify, LiesAndDamage) {
   const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
   const std::string up = kUp + ".weight_scale_inv";  // of 512 x 256: a grid of [4, 2]
   // A transposed grid has as many scales.
@@ -69,7 +69,7 @@ TEST(Verify, lies_and_damage) {
                 [](Model& model) { model.config.set("num_hidden_layers", 2); });
 }
 
-TEST(Verify, zero_scales_over_zeros_are_nothing) {
+TEST(Verify, ZeroScalesOverZerosAreNothing) {
   Model model = make_model(kDs, preset("fp8-block"));
   const std::string up = kUp + ".weight";
   for (int row = 384; row < 512; ++row)
@@ -82,7 +82,7 @@ TEST(Verify, zero_scales_over_zeros_are_nothing) {
   EXPECT_EQ(findings_of(model, {.codes = false}).front().severity, Severity::warning);
 }
 
-TEST(Verify, config_keys_that_are_not_true) {
+TEST(Verify, ConfigKeysThatAreNotTrue) {
   const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
   const auto weights = [](Model& model) -> Json& {
     return const_cast<Json&>(model.group()["weights"]);

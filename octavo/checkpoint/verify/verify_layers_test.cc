@@ -15,7 +15,7 @@ Model three_layers() {
   return make_model(kDs, preset("fp8-block"), pieces);
 }
 
-TEST(Verify, layers_that_lack_something) {
+TEST(Verify, LayersThatLackSomething) {
   Model whole = three_layers();
   EXPECT_EQ(verdict(whole), "");
   const auto drop = [](Model& model, const std::string& prefix) {
@@ -40,7 +40,7 @@ TEST(Verify, layers_that_lack_something) {
   EXPECT_EQ(missing("model.layers.0.mlp.experts."), "");
 }
 
-TEST(Verify, a_folder_without_config_or_weights_does_not_load) {
+TEST(Verify, AFolderWithoutConfigOrWeightsDoesNotLoad) {
   Model model{.dialect = kCt, .config = Json()};
   model.tensors["q_proj.weight"] = {StoredType::bf16, {4, 2}, std::string(16, '\0')};
   EXPECT_EQ(verdict(model), "config:sglang config:transformers config:trtllm config:vllm");
@@ -50,7 +50,7 @@ TEST(Verify, a_folder_without_config_or_weights_does_not_load) {
   EXPECT_EQ(verdict(model), "weights:sglang weights:transformers weights:trtllm weights:vllm");
 }
 
-TEST(Verify, a_config_that_does_not_say_which_model_it_is) {
+TEST(Verify, AConfigThatDoesNotSayWhichModelItIs) {
   const Scaling channel = bf16_scaled("fp8-channel");
   expect_breaks(kCt, channel, "config", kAll,
                 [](Model& model) { model.config.remove("model_type"); });
@@ -63,7 +63,7 @@ TEST(Verify, a_config_that_does_not_say_which_model_it_is) {
 }
 
 // Unknown model type: what one of two layers has, the other may lack.
-TEST(Verify, one_of_two_layers_that_lacks_something_is_a_warning) {
+TEST(Verify, OneOfTwoLayersThatLacksSomethingIsAWarning) {
   std::vector<Piece> pieces;
   for (const char* const layer : {"model.layers.0.", "model.layers.1."})
     for (const char* const part : {"self_attn.q_proj", "self_attn.o_proj"})
@@ -79,7 +79,7 @@ TEST(Verify, one_of_two_layers_that_lacks_something_is_a_warning) {
   EXPECT_EQ(found[0].severity, Severity::warning);
 }
 
-TEST(Verify, values_that_are_not_finite) {
+TEST(Verify, ValuesThatAreNotFinite) {
   const Scaling channel = bf16_scaled("fp8-channel");
   for (const std::uint16_t bits : {0x7FC0, 0xFF80}) {  // NaN, -Inf
     expect_breaks(kCt, channel, "values", kAll,

@@ -66,9 +66,9 @@ void check_method(const VerifyView& view, Findings& out) {
   if (!view.recognized.quantized) return;
   const Dialect dialect = view.recognized.dialect;
   if (dialect == Dialect::comfyui || dialect == Dialect::octavo) {
-    out.error({kV, kH, kS, kT}, "",
-              text("its dialect is ", name_of(dialect),
-                   ", which this loader does not read; convert it"));
+    out.error(
+        {kV, kH, kS, kT}, "",
+        text("its dialect is ", name_of(dialect), ", which this loader does not read; convert it"));
     return;
   }
   if (view.method.empty()) {

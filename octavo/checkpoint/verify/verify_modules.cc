@@ -86,8 +86,9 @@ void check_special_modules(const VerifyView& view, Findings& out) {
     const std::vector<std::uint64_t> shape(of.shape.sizes().begin(), of.shape.sizes().end());
     const TensorRole role = role_of(of.name, shape, view.checkpoint.config());
     if (role.role == Role::embedding || role.role == Role::norm || role.role == Role::position)
-      out.error({kV, kH, kS, kT}, of.module,
-                text("it is ", role.why, ", which loaders expect unquantized: keep it unquantized"));
+      out.error(
+          {kV, kH, kS, kT}, of.module,
+          text("it is ", role.why, ", which loaders expect unquantized: keep it unquantized"));
     if (role.role == Role::head) check_head(view, weight, out);
     if (role.role == Role::router)
       out.warn({kV, kS, kT}, of.module,

@@ -26,7 +26,7 @@ Model renamed(const Model& model, std::string_view from, std::string_view to) {
   return out;
 }
 
-TEST(VerifyArchitecture, layers_that_no_loader_finds) {
+TEST(VerifyArchitecture, LayersThatNoLoaderFinds) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
     Model none = whole;
@@ -64,7 +64,7 @@ TEST(VerifyArchitecture, layers_that_no_loader_finds) {
   }
 }
 
-TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
+TEST(VerifyArchitecture, TensorsThatTheModelDoesNotHave) {
   const auto findings_for = [](const Kind& kind, const std::string& extra) {
     Model model = written(kind);
     model.tensors[extra] = {StoredType::bf16, {2, 2}, std::string(8, '\0')};

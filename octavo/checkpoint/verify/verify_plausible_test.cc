@@ -131,7 +131,7 @@ std::string size_findings(const Model& model, const VerifyOptions& options = {})
   return out;
 }
 
-TEST(VerifyPlausible, honest_weights_have_no_findings) {
+TEST(VerifyPlausible, HonestWeightsHaveNoFindings) {
   const auto expect_nothing = [](const Fill& fill, std::string_view what,
                                  const std::vector<Piece>& pieces = kEight) {
     for (const Recipe& recipe : recipes()) {
@@ -180,7 +180,7 @@ TEST(VerifyPlausible, honest_weights_have_no_findings) {
 
 // One outlier of thousands: NVFP4 shares a second level over the tensor, and finer scales are not
 // affected.
-TEST(VerifyPlausible, outliers_are_honest) {
+TEST(VerifyPlausible, OutliersAreHonest) {
   for (const float outlier : {50.0F, 2000.0F, -40000.0F})
     for (const Recipe& recipe : recipes()) {
       if (recipe.scaling.tile == Tile{0, 0}) continue;  // a per-tensor scale loses all else
@@ -209,7 +209,7 @@ bool is_scale(const std::string& name) {
   return name.ends_with("_scale") || name.ends_with("_scale_inv");
 }
 
-TEST(VerifyPlausible, scales_of_one) {
+TEST(VerifyPlausible, ScalesOfOne) {
   for (const Recipe& recipe : {Recipe{kDs, preset("fp8-block")}, Recipe{kMo, preset("fp8-channel")},
                                Recipe{kMo, preset("fp8")}}) {
     Model model = honest(recipe.dialect, recipe.scaling);
@@ -235,7 +235,7 @@ TEST(VerifyPlausible, scales_of_one) {
       << size_findings(nv);
 }
 
-TEST(VerifyPlausible, scales_that_were_multiplied) {
+TEST(VerifyPlausible, ScalesThatWereMultiplied) {
   for (const float factor : {128.0F, 0x1p14F}) {  // all scales: unquantized matrices show it
     Model model = honest(kDs, preset("fp8-block"));
     for (auto& [name, tensor] : model.tensors)
@@ -259,7 +259,7 @@ TEST(VerifyPlausible, scales_that_were_multiplied) {
 }
 
 // Weights that were cast without a scale, and codes of an eighth of their magnitude.
-TEST(VerifyPlausible, codes_that_do_not_reach) {
+TEST(VerifyPlausible, CodesThatDoNotReach) {
   Model cast = honest(kMo, preset("fp8"));
   for (auto& [name, tensor] : cast.tensors) {
     if (name.ends_with("_proj.weight"))
@@ -282,7 +282,7 @@ TEST(VerifyPlausible, codes_that_do_not_reach) {
 
 // Zero codes under scales that are not those of all-zero tiles; and zero block scales over nonzero
 // codes.
-TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
+TEST(VerifyPlausible, CodesOrScalesThatWereLost) {
   for (const Recipe& recipe :
        {Recipe{kDs, preset("fp8-block")}, Recipe{kCt, bf16_scaled("fp8-channel")},
         Recipe{kCt, preset("mxfp8")}, Recipe{kCt, preset("mxfp4")}, Recipe{kMo, preset("nvfp4")}}) {
@@ -302,7 +302,7 @@ TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
 }
 
 // The second-level scale of another tensor, which the block scales do not fit.
-TEST(VerifyPlausible, a_second_level_of_another) {
+TEST(VerifyPlausible, ASecondLevelOfAnother) {
   Model model = honest(kMo, preset("nvfp4"));
   change_numbers(model.tensors.at(kO + ".weight_scale_2"), [](float t) { return t * 1.0e9F; });
   EXPECT_NE(size_findings(model).find("error second-level"), std::string::npos);

@@ -25,7 +25,7 @@ void drop_scales(Model& model) {
                 [](const auto& one) { return one.first.find("scale") != std::string::npos; });
 }
 
-TEST(VerifyQuantized, a_config_that_speaks_of_codes_where_there_are_none) {
+TEST(VerifyQuantized, AConfigThatSpeaksOfCodesWhereThereAreNone) {
   constexpr std::string_view kOfAll =
       "quantized:sglang quantized:transformers quantized:trtllm quantized:vllm";
   EXPECT_EQ(verdict(unquantized(kCt, bf16_scaled("fp8-channel"))), kOfAll);
@@ -44,7 +44,7 @@ TEST(VerifyQuantized, a_config_that_speaks_of_codes_where_there_are_none) {
     EXPECT_EQ(one.severity, Severity::error);
 }
 
-TEST(VerifyQuantized, a_config_that_ignores_all_weights_is_consistent) {
+TEST(VerifyQuantized, AConfigThatIgnoresAllWeightsIsConsistent) {
   Model skipped = unquantized(kCt, bf16_scaled("fp8-channel"));
   skipped.words().set("ignore", Json::array({"re:.*"}));
   EXPECT_EQ(verdict(skipped), "");
@@ -65,7 +65,7 @@ TEST(VerifyQuantized, a_config_that_ignores_all_weights_is_consistent) {
   EXPECT_EQ(found[0].severity, Severity::warning);
 }
 
-TEST(VerifyQuantized, codes_without_scales_and_without_a_config) {
+TEST(VerifyQuantized, CodesWithoutScalesAndWithoutAConfig) {
   for (const char* const name : {"fp8-block", "fp8-channel"}) {
     Model model = make_model(kCt, bf16_scaled(name));
     drop_scales(model);
@@ -89,7 +89,7 @@ TEST(VerifyQuantized, codes_without_scales_and_without_a_config) {
 }
 
 // A cast without any scale: 0x08 is 2^-6 in E4M3.
-TEST(VerifyQuantized, fp8_as_numbers_is_a_warning) {
+TEST(VerifyQuantized, Fp8AsNumbersIsAWarning) {
   Model model = unquantized(kCt, bf16_scaled("fp8-channel"));
   model.config.remove("quantization_config");
   model.tensors.at(kQ + ".weight") = {
@@ -102,7 +102,7 @@ TEST(VerifyQuantized, fp8_as_numbers_is_a_warning) {
   EXPECT_EQ(findings_of(model, {.loaders = {Loader::vllm}})[0].severity, Severity::error);
 }
 
-TEST(VerifyQuantized, a_config_without_a_method) {
+TEST(VerifyQuantized, AConfigWithoutAMethod) {
   for (const Json& words : {Json::object(), Json::object({{"quant_method", 7}})}) {
     Model model = unquantized(kCt, bf16_scaled("fp8-channel"));
     model.config.set("quantization_config", words);
@@ -110,7 +110,7 @@ TEST(VerifyQuantized, a_config_without_a_method) {
   }
 }
 
-TEST(VerifyQuantized, transforms_and_zeros_that_are_left_out) {
+TEST(VerifyQuantized, TransformsAndZerosThatAreLeftOut) {
   const Json hadamard = Json::object(
       {{"config_groups", Json::object({{"u", Json::object({{"type", "hadamard"}})}})}});
   const Json sparse = Json::object({{"format", "sparse-24-bitmask"}});
@@ -141,7 +141,7 @@ TEST(VerifyQuantized, transforms_and_zeros_that_are_left_out) {
 }
 
 // AWQ as ModelOpt exports it: a weight is correct only with pre_quant_scale on the activations.
-TEST(VerifyQuantized, scales_that_belong_to_activations) {
+TEST(VerifyQuantized, ScalesThatBelongToActivations) {
   for (const std::string_view name : {"nvfp4", "fp8-channel"}) {
     Model model = make_model(kMo, preset(name));
     const std::set<std::string> before = kinds(findings_of(model));
@@ -189,7 +189,7 @@ Model mixed(std::string_view attention, std::string_view rest) {
   return model;
 }
 
-TEST(VerifyQuantized, each_weight_has_the_activations_of_its_group) {
+TEST(VerifyQuantized, EachWeightHasTheActivationsOfItsGroup) {
   // FP8 activations are quantized, NVFP4's (A16) are not.
   const auto supported = [](const Model& model) {
     std::string out;
@@ -221,7 +221,7 @@ TEST(VerifyQuantized, each_weight_has_the_activations_of_its_group) {
   EXPECT_EQ(asked, (std::set<std::string>{kQ, kK, kPieces[2].module, kPieces[3].module}));
 }
 
-TEST(VerifyQuantized, scales_of_outputs_and_of_the_cache) {
+TEST(VerifyQuantized, ScalesOfOutputsAndOfTheCache) {
   const Scaling channel = bf16_scaled("fp8-channel");
   const Json output = Json::object({{"num_bits", 8}, {"type", "float"}, {"dynamic", false}});
   Model model = make_model(kCt, channel);
@@ -245,7 +245,7 @@ TEST(VerifyQuantized, scales_of_outputs_and_of_the_cache) {
   EXPECT_EQ(with_scales("k_proj.output_scale", "v_proj.output_scale"), "");
 }
 
-TEST(VerifyQuantized, a_sidecar_file_that_declares_nothing_or_something_else) {
+TEST(VerifyQuantized, ASidecarFileThatDeclaresNothingOrSomethingElse) {
   const Scaling channel = bf16_scaled("fp8-channel");
   for (const Json& side : {Json::object(), Json::object({{"quantization", 7}})})
     expect_breaks(kMo, channel, "side-file", kServers,
@@ -258,7 +258,7 @@ TEST(VerifyQuantized, a_sidecar_file_that_declares_nothing_or_something_else) {
 
 // An expression that is invalid in every regex engine stops loaders; one that only octavo cannot
 // parse is merely not checked.
-TEST(VerifyQuantized, expressions_that_are_none) {
+TEST(VerifyQuantized, ExpressionsThatAreNone) {
   const auto severity = [](const char* entry) {
     Model model = make_model(kCt, bf16_scaled("fp8-channel"));
     const_cast<Json&>(model.words()["ignore"]).push(entry);

@@ -95,7 +95,7 @@ void check_scale_numbers(const VerifyView& view, Findings& out) {
     }
     if (bad + negative > 0 || bad_second)
       out.error({kV, kH, kS, kT}, name,
-                bad_second ? text("the second level is ", second, ", wanted a positive number")
+                bad_second ? text("the second level is ", second, "; expected a positive number")
                            : bad_scales_text(bad, negative));
     else if (weight.scheme == Scheme::fp8_tensor && tiny > 0 &&
              !fusion_key(weight.found->weight.module).empty())

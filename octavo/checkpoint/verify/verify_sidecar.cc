@@ -23,7 +23,7 @@ std::string upper(std::string_view text) {
 void check_types(const Json& side, Findings& out) {
   const auto wants = [&](std::string_view key, std::string_view what) {
     out.error({kV, kS, kT}, "",
-              text(kSide, " has ", key, " ", shown(side[key].dump(0), 40), ", wanted ", what));
+              text(kSide, " has ", key, " ", shown(side[key].dump(0), 40), "; expected ", what));
   };
   if (!side["quant_algo"].is_null() && !side["quant_algo"].is_string())
     wants("quant_algo", "a name");
@@ -118,8 +118,8 @@ void check_sidecar_file(const VerifyView& view, Findings& out) {
                     other_cache = upper(side["kv_cache_quant_algo"].string_or(""));
   if (cache != other_cache)
     out.error({kV, kS, kT}, "",
-              text("config.json has the KV cache as ",
-                   cache.empty() ? "it is" : cache, " (kv_cache_scheme) and ", kSide, " as ",
+              text("config.json has the KV cache as ", cache.empty() ? "it is" : cache,
+                   " (kv_cache_scheme) and ", kSide, " as ",
                    other_cache.empty() ? std::string("it is") : shown(other_cache, 40),
                    " (kv_cache_quant_algo)", kWhichCounts));
   check_lists(view, side, out);

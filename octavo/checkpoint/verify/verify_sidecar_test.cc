@@ -10,7 +10,7 @@ using namespace verify_testing;
 
 Json& side(Model& model) { return const_cast<Json&>(model.hf_quant["quantization"]); }
 
-TEST(Verify, a_sidecar_file_that_declares_something_else) {
+TEST(Verify, ASidecarFileThatDeclaresSomethingElse) {
   const Scaling nvfp4 = preset("nvfp4"), channel = bf16_scaled("fp8-channel");
   const auto breaks = [&](const Scaling& scaling, const std::function<void(Model&)>& change) {
     expect_breaks(kMo, scaling, "side-file", kServers, [&](Model& model) {
@@ -57,7 +57,7 @@ TEST(Verify, a_sidecar_file_that_declares_something_else) {
   EXPECT_EQ(both(algorithm), "side-file said-scheme");
 }
 
-TEST(Verify, a_sidecar_file_that_declares_the_same_with_other_keys) {
+TEST(Verify, ASidecarFileThatDeclaresTheSameWithOtherKeys) {
   Model model = make_model(kMo, bf16_scaled("fp8-channel"));
   add_cache_scales(model);
   const std::string before = verdict(model);
@@ -69,14 +69,14 @@ TEST(Verify, a_sidecar_file_that_declares_the_same_with_other_keys) {
   EXPECT_EQ(verdict(model), before);
 }
 
-TEST(Verify, group_sizes_that_differ_in_one_file) {
+TEST(Verify, GroupSizesThatDifferInOneFile) {
   expect_breaks(kMo, preset("nvfp4"), "said-scheme", "sglang", [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).set("group_size", 32);
   });
 }
 
 // Without quantization_config servers use the sidecar file, and it is checked against the weights.
-TEST(Verify, a_sidecar_file_alone) {
+TEST(Verify, ASidecarFileAlone) {
   Model model = make_model(kMo, preset("nvfp4"));
   model.config.remove("quantization_config");
   EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm, Loader::trtllm}}), "");
@@ -92,7 +92,7 @@ TEST(Verify, a_sidecar_file_alone) {
 
 // vLLM matches an entry anywhere in a name; heads count as quantized unless they are on ModelOpt's
 // list.
-TEST(Verify, modelopts_list_as_servers_read_it) {
+TEST(Verify, ModeloptsListAsServersReadIt) {
   Model model = make_model(kMo, bf16_scaled("fp8-channel"));
   for (Json* const list : {&model.words(), &side(model)})
     const_cast<Json&>((*list)[list == &model.words() ? "ignore" : "exclude_modules"])
@@ -105,7 +105,7 @@ TEST(Verify, modelopts_list_as_servers_read_it) {
             "skip-list:sglang skip-list:vllm");
 }
 
-TEST(Verify, an_index_that_leaves_tensors_out) {
+TEST(Verify, AnIndexThatLeavesTensorsOut) {
   const TemporaryFolder folder;
   const std::vector<TensorPlan> plans{{"a.weight", StoredType::bf16, {2, 2}},
                                       {"b.weight", StoredType::bf16, {2, 2}},
@@ -139,7 +139,7 @@ TEST(Verify, an_index_that_leaves_tensors_out) {
 }
 
 // Which file a server reads where two hold the same tensors.
-TEST(Verify, another_file_with_the_same_tensors) {
+TEST(Verify, AnotherFileWithTheSameTensors) {
   const auto write = [](const TemporaryFolder& folder, const std::string& file,
                         const std::string& name) {
     safetensors::FileWriter writer(folder.path(file), {{name, StoredType::bf16, {2, 2}}},

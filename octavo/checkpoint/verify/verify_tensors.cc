@@ -44,9 +44,9 @@ void check_scale_types(const VerifyView& view, Findings& out) {
     const bool mx = weight.scheme && !is_fp8(*weight.scheme) && *weight.scheme != Scheme::nvfp4;
     if (mx && type != StoredType::u8)
       out.error({kV, kH, kS, kT}, name,
-                text("scales of MX are ", stored_name(type), ", wanted U8: bytes are copied"));
+                text("scales of MX are ", stored_name(type), "; expected U8: bytes are copied"));
     if (weight.scheme && is_fp8(*weight.scheme) && type == StoredType::f16)
-      out.warn({kV, kH, kS, kT}, name, "scales of F16 end at 2^-24; wanted F32 or BF16");
+      out.warn({kV, kH, kS, kT}, name, "scales of F16 end at 2^-24; expected F32 or BF16");
     if (weight.scheme && is_fp8(*weight.scheme) && type == StoredType::f8_e8m0 &&
         view.words["scale_fmt"].string_or("") != "ue8m0")
       out.error({kV, kH, kS, kT}, name,
@@ -54,7 +54,7 @@ void check_scale_types(const VerifyView& view, Findings& out) {
     if (weight.tensor_scale != nullptr && weight.tensor_scale->plan.type != StoredType::f32)
       out.error({kV, kS, kT}, weight.tensor_scale->plan.name,
                 text("the second level is ", stored_name(weight.tensor_scale->plan.type),
-                     ", wanted F32"));
+                     "; expected F32"));
   }
 }
 
@@ -84,12 +84,12 @@ void check_scale_shapes(const VerifyView& view, Findings& out) {
     const bool any = dialect == Dialect::deepseek && weight.scheme == Scheme::fp8_channel;
     if (single ? !is_one(shape) : !any && shape != wanted)
       out.error({kV, kH, kS, kT}, weight.scales->plan.name,
-                text("scales of shape ", shape_text(shape), ", wanted ",
+                text("scales of shape ", shape_text(shape), "; expected ",
                      single ? std::string("[] or [1]") : shape_text(wanted)));
     if (weight.tensor_scale != nullptr && !is_one(weight.tensor_scale->plan.shape))
       out.error({kV, kH, kS, kT}, weight.tensor_scale->plan.name,
                 text("the second level has the shape ", shape_text(weight.tensor_scale->plan.shape),
-                     ", wanted [] or [1]"));
+                     "; expected [] or [1]"));
   }
 }
 
@@ -123,7 +123,7 @@ void check_divisible(const VerifyView& view, Findings& out) {
     else if (rows > 0 && extent.matrix_rows % rows != 0)
       check_ragged_rows(view, weight, out);
     if (weight.scheme == Scheme::fp8_block && (rows != kBlock || cols != kBlock))
-      out.error({kT}, name, text("blocks of ", rows, " x ", cols, ", wanted 128 x 128"));
+      out.error({kT}, name, text("blocks of ", rows, " x ", cols, "; expected 128 x 128"));
   }
 }
 
@@ -152,7 +152,7 @@ void check_tensor_parallel(const VerifyView& view, Findings& out) {
     else if (size / devices % of != 0)
       out.error({kV, kS, kT}, module,
                 text("each of ", devices, " devices gets ", size / devices, " ", what,
-                     ", wanted multiples of ", of, "; use fewer devices or another recipe"));
+                     "; expected multiples of ", of, "; use fewer devices or another recipe"));
   }
 }
 
@@ -163,7 +163,7 @@ void check_stacks(const VerifyView& view, Findings& out) {
     if (weight.found->weight.shape.rank() == 2) continue;
     const std::string& name = weight.codes->plan.name;
     constexpr std::string_view kWanted =
-        "experts in one tensor, wanted one matrix each: experts.0.up_proj.weight ...";
+        "experts in one tensor; expected one matrix each: experts.0.up_proj.weight ...";
     if (dialect == Dialect::deepseek)
       out.warn({kV, kS, kT}, name, std::string(kWanted));
     else

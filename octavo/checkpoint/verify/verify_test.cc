@@ -10,7 +10,7 @@ namespace {
 using namespace verify_testing;
 
 // The support matrix: which loader reads what octavo writes.
-TEST(Verify, good_checkpoints_have_the_findings_of_the_matrix) {
+TEST(Verify, GoodCheckpointsHaveTheFindingsOfTheMatrix) {
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"))), "");
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"))), "");
   EXPECT_EQ(verdict(make_model(kCt, preset("fp8"))), "support:trtllm");
@@ -33,7 +33,7 @@ TEST(Verify, good_checkpoints_have_the_findings_of_the_matrix) {
   EXPECT_EQ(verdict(make_model(kMo, preset("nvfp4")), {.loaders = {Loader::vllm}}), "");
 }
 
-TEST(Verify, a_checkpoint_that_is_not_quantized_has_no_findings) {
+TEST(Verify, ACheckpointThatIsNotQuantizedHasNoFindings) {
   Model model{.dialect = kCt,
               .config = Json::object(
                   {{"model_type", "test"}, {"architectures", Json::array({"TestModel"})}})};
@@ -42,7 +42,7 @@ TEST(Verify, a_checkpoint_that_is_not_quantized_has_no_findings) {
   EXPECT_THROW((void)findings_of(model, {.tensor_parallel = 0}), Error);
 }
 
-TEST(Verify, every_rule_is_broken_by_one_change) {
+TEST(Verify, EveryRuleIsBrokenByOneChange) {
   const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
   expect_breaks(kCt, channel, "parts", "all",
                 [](Model& model) { model.tensors.erase(kQ + ".weight_scale"); });
@@ -132,7 +132,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
 
 // Rules of vLLM's validate_fp8_block_shape and TensorRT-LLM's FP8BlockScalesLinearMethod: the last
 // part of a fused matrix, and matrices that are not fused, may be ragged.
-TEST(Verify, a_last_block_that_is_cut_short) {
+TEST(Verify, ALastBlockThatIsCutShort) {
   const auto with = [](const std::string& module, Dialect dialect) {
     return verdict(make_model(dialect,
                               dialect == kCt ? bf16_scaled("fp8-block") : preset("fp8-block"),
@@ -149,13 +149,13 @@ TEST(Verify, a_last_block_that_is_cut_short) {
 
 // transformers matches from the beginning of names, so a router's name also ignores modules whose
 // names begin with it.
-TEST(Verify, a_name_that_others_begin_with) {
+TEST(Verify, ANameThatOthersBeginWith) {
   Model model = make_model(kDs, preset("fp8-block"));
   const_cast<Json&>(model.words()["modules_to_not_convert"]).push("model.layers.0.mlp.gate");
   EXPECT_EQ(verdict(model), "skip-list-too-wide:transformers");
 }
 
-TEST(Verify, experts_that_transformers_cannot_put_together) {
+TEST(Verify, ExpertsThatTransformersCannotPutTogether) {
   const std::vector<Piece> experts{{"model.layers.0.mlp.experts.0.up_proj", 128, 128},
                                    {"model.layers.0.mlp.experts.1.up_proj", 128, 128}};
   constexpr std::string_view kHf = "support:transformers";
@@ -166,7 +166,7 @@ TEST(Verify, experts_that_transformers_cannot_put_together) {
   EXPECT_EQ(verdict(make_model(kDs, preset("fp8-block"), experts)), "");
 }
 
-TEST(Verify, stacks_of_experts) {
+TEST(Verify, StacksOfExperts) {
   Model model = make_model(kDs, preset("fp8-block"));
   model.tensors["model.layers.0.mlp.experts.down_proj"] = {
       StoredType::f8_e4m3, {2, 128, 128}, std::string(2 * 128 * 128, '\0')};
@@ -176,7 +176,7 @@ TEST(Verify, stacks_of_experts) {
 }
 
 // Patterns are untrusted: none may take unbounded time or end the program.
-TEST(Verify, patterns_that_are_none) {
+TEST(Verify, PatternsThatAreNone) {
   Model model = make_model(kCt, bf16_scaled("fp8-channel"));
   model.words().set("ignore",
                     Json::array({"lm_head", "model.layers.0.mlp.router", "re:(?=x)", "re:[z-a]",
@@ -192,7 +192,7 @@ TEST(Verify, patterns_that_are_none) {
   }
 }
 
-TEST(Verify, rules_have_names_of_their_own) {
+TEST(Verify, RulesHaveNamesOfTheirOwn) {
   std::set<std::string_view> ids;
   for (const VerifyRule& rule : verify_rules()) EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
   EXPECT_EQ(parse_loader("trtllm"), Loader::trtllm);

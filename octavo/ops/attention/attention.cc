@@ -25,23 +25,23 @@ void check_result(const View& out, const AttentionCall& call) {
             out.dtype == DType::f64,
         ErrorCode::wrong_type, kOp, "the output is ",
         is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
-        ", wanted float32, float16, bfloat16 or float64 (for codes see attention_quantized)");
+        "; expected float32, float16, bfloat16 or float64 (for codes see attention_quantized)");
   const Shape wanted = call.out_shape();
   if (out.shape != wanted)
     fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(out.shape),
-         ", wanted ", to_string(wanted));
+         "; expected ", to_string(wanted));
 }
 
 void check_log_sum_exp(const View& view, const AttentionCall& call) {
   check_view(view, kOp, "log_sum_exp");
   check_output(view, kOp);
   check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, "log_sum_exp is ",
-        is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+        is_value(view.dtype) ? dtype_name(view.dtype) : "codes", "; expected float32");
   const Shape& q = call.q_operand.shape();
   const Shape wanted(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
   if (view.shape != wanted)
     fail(ErrorCode::invalid_argument, kOp, "log_sum_exp has shape ", to_string(view.shape),
-         ", wanted ", to_string(wanted));
+         "; expected ", to_string(wanted));
 }
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
@@ -120,7 +120,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   }
   if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {
     check(exec.device.kind == DeviceKind::cpu, ErrorCode::wrong_type, kOp,
-          "the output is float64 on a device, where only the CPU has it; wanted float32, float16 "
+          "the output is float64 on a device, where only the CPU has it; expected float32, float16 "
           "or bfloat16");
     const Tensor narrow = Tensor::values(out.shape, DType::f32);
     attention_into(q, k, v, narrow.view(), options);
@@ -176,7 +176,7 @@ AttentionRung parse_attention_rung(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return static_cast<AttentionRung>(i);
   fail(ErrorCode::invalid_argument, kOp, "got precision '", shown(name),
-       "', wanted auto, exact, f32, bf16, strict, balanced, fast or naive");
+       "'; expected auto, exact, f32, bf16, strict, balanced, fast or naive");
 }
 
 }  // namespace octavo

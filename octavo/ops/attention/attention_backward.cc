@@ -62,10 +62,10 @@ void check_gradient(const View& view, const Shape& wanted, std::string_view name
   check_view(view, kOp, name);
   check_output(view, kOp);
   check(is_value(view.dtype), ErrorCode::wrong_type, kOp, name,
-        " holds codes, wanted float64, float32, float16 or bfloat16");
+        " holds codes; expected float64, float32, float16 or bfloat16");
   if (view.shape != wanted)
-    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape), ", wanted ",
-         to_string(wanted));
+    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape),
+         "; expected ", to_string(wanted));
 }
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
@@ -73,22 +73,22 @@ bool is_given(const View& view) { return view.data != nullptr || view.shape.rank
 // Checks that both are given, are f32, and come from a forward pass whose P was not rounded.
 void check_forward(const AttentionForward& forward, const AttentionCall& call) {
   check(is_given(forward.out) && is_given(forward.log_sum_exp), ErrorCode::invalid_argument, kOp,
-        "got one of the output and the log-sum-exp of a forward pass, wanted both or neither");
+        "got one of the output and the log-sum-exp of a forward pass; expected both or neither");
   check(call.options.rung == AttentionRung::f32, ErrorCode::invalid_argument, kOp,
         "got the output of a forward pass on '", name_of(call.options.rung),
-        "', wanted it on 'f32': others round P, and gradients are those of P as it is; leave it "
+        "'; expected it on 'f32': others round P, and gradients are those of P as it is; leave it "
         "out, and it is found again");
   const Shape& q = call.q_operand.shape();
   const Shape rows(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
   const auto check_one = [](const View& view, const Shape& wanted, std::string_view name) {
     check_view(view, kOp, name);
     check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, name, " is ",
-          is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+          is_value(view.dtype) ? dtype_name(view.dtype) : "codes", "; expected float32");
     if (view.shape != wanted)
       fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape),
-           ", wanted ", to_string(wanted));
+           "; expected ", to_string(wanted));
     check(is_dense(view), ErrorCode::invalid_argument, kOp, name,
-          " has gaps between its elements, wanted it dense");
+          " has gaps between its elements; expected it dense");
   };
   check_one(forward.out, call.out_shape(), "the output");
   check_one(forward.log_sum_exp, rows, "log_sum_exp");
@@ -123,10 +123,10 @@ void attention_backward_into(const Operand& q, const Operand& k, const Operand& 
   const AttentionCall call(q, k, v, options, kOp);
   check_view(d_out, kOp, "d_out");
   check(is_value(d_out.dtype), ErrorCode::wrong_type, kOp,
-        "d_out holds codes, wanted float64, float32, float16 or bfloat16");
+        "d_out holds codes; expected float64, float32, float16 or bfloat16");
   if (d_out.shape != call.out_shape())
-    fail(ErrorCode::invalid_argument, kOp, "d_out has shape ", to_string(d_out.shape), ", wanted ",
-         to_string(call.out_shape()));
+    fail(ErrorCode::invalid_argument, kOp, "d_out has shape ", to_string(d_out.shape),
+         "; expected ", to_string(call.out_shape()));
   check(options.ranges.empty(), ErrorCode::invalid_argument, kOp,
         "gradients are of all rows; got ranges");
   check_gradient(d_q, q.shape(), "dQ");

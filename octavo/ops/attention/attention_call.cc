@@ -49,11 +49,11 @@ void check_lengths(std::span<const std::int64_t> lengths, std::int64_t batches, 
                    std::string_view op, std::string_view name) {
   if (lengths.empty()) return;
   check(static_cast<std::int64_t>(lengths.size()) == batches, ErrorCode::invalid_argument, op,
-        "got ", lengths.size(), " ", name, " lengths, wanted one for each of ", batches,
+        "got ", lengths.size(), " ", name, " lengths; expected one for each of ", batches,
         " batches");
   for (std::size_t i = 0; i < lengths.size(); ++i)
     check(lengths[i] >= 0 && lengths[i] <= most, ErrorCode::invalid_argument, op, "got a ", name,
-          " length of ", lengths[i], " for batch ", i, ", wanted 0 to ", most);
+          " length of ", lengths[i], " for batch ", i, "; expected 0 to ", most);
 }
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
@@ -63,7 +63,7 @@ void check_bias(const View& bias, const Shape& wanted, std::string_view op) {
   check_view(bias, op, "the bias");
   check(bias.dtype == DType::f32, ErrorCode::wrong_type, op, "the bias is ",
         is_value(bias.dtype) ? dtype_name(bias.dtype) : "codes",
-        ", wanted float32 numbers to add to scores, -inf where a key is hidden");
+        "; expected float32 numbers to add to scores, -inf where a key is hidden");
   bool good = bias.shape.rank() <= 4;
   for (int i = 0; good && i < bias.shape.rank(); ++i) {
     const std::int64_t size = bias.shape[bias.shape.rank() - 1 - i];
@@ -71,8 +71,8 @@ void check_bias(const View& bias, const Shape& wanted, std::string_view op) {
            bias.strides[bias.shape.rank() - 1 - i] % static_cast<std::int64_t>(sizeof(float)) == 0;
   }
   if (!good)
-    fail(ErrorCode::invalid_argument, op, "the bias has shape ", to_string(bias.shape), ", wanted ",
-         to_string(wanted), " (batch, heads, queries, keys), where any may be 1");
+    fail(ErrorCode::invalid_argument, op, "the bias has shape ", to_string(bias.shape),
+         "; expected ", to_string(wanted), " (batch, heads, queries, keys), where any may be 1");
 }
 
 AttentionBias bias_of(const View& bias) {
@@ -109,7 +109,7 @@ AttentionStack::AttentionStack(const Operand& operand, std::string_view op, std:
     : name_(name), rank_(operand.shape().rank()) {
   if (rank_ < 2 || rank_ > 4)
     fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(operand.shape()),
-         ", wanted [batch, heads, tokens, size], or that without batch, or without both");
+         "; expected [batch, heads, tokens, size], or that without batch, or without both");
   if (const QuantizedTensor* tensor = operand.quantized()) {
     check_operand(*tensor, op, name);
     elements_ = with_four_dimensions(tensor->rowwise.codes.view());
@@ -179,28 +179,28 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
     if (!good) fail(ErrorCode::invalid_argument, op, shapes(), what...);
   };
   require(q.rank() == k.rank() && k.rank() == v.rank(),
-          "wanted the same number of dimensions in all three");
+          "expected the same number of dimensions in all three");
   require(q.cols() == k.cols(), "the head size is ", q.cols(), " in Q and ", k.cols(),
-          " in K, wanted the same one");
-  require(q.cols() > 0 && v.cols() > 0, "wanted a head size of at least 1");
+          " in K; expected the same one");
+  require(q.cols() > 0 && v.cols() > 0, "expected a head size of at least 1");
   require(k.rows() == v.rows(), "there are ", k.rows(), " keys and ", v.rows(), " values");
   require(q.batches() == k.batches() && k.batches() == v.batches(),
-          "wanted the same number of batches in all three");
-  require(k.heads() == v.heads(), "wanted as many heads in K as in V");
+          "expected the same number of batches in all three");
+  require(k.heads() == v.heads(), "expected as many heads in K as in V");
   require((k.heads() > 0 && q.heads() % k.heads() == 0) || q.heads() == 0, "Q has ", q.heads(),
-          " heads, wanted a multiple of the ", k.heads(), " heads of K and V");
+          " heads; expected a multiple of the ", k.heads(), " heads of K and V");
   check_hadamard(q_given, k_given, v_given, op);
   const AttentionMask& mask = given.mask;
   check_lengths(mask.query_lengths, q.batches(), q.rows(), op, "query");
   check_lengths(mask.key_lengths, q.batches(), k.rows(), op, "key");
   check(!mask.causal || mask.right <= 0, ErrorCode::invalid_argument, op,
         "got causal and right = ", mask.right,
-        ": a causal row sees nothing after itself; wanted right = 0 or none");
+        ": a causal row sees nothing after itself; expected right = 0 or none");
   check(!given.softmax_scale || std::isfinite(*given.softmax_scale), ErrorCode::invalid_argument,
         op, "the softmax scale is not finite");
   for (const double tolerance : {given.rtol, given.atol})
     check(tolerance >= 0.0 && std::isfinite(tolerance), ErrorCode::invalid_argument, op,
-          "got a tolerance of ", tolerance, ", wanted a number of at least 0");
+          "got a tolerance of ", tolerance, "; expected a number of at least 0");
   check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), k.rows()}, op);
   for (const AttentionRange& range : given.ranges)
     check(range.batch >= 0 && range.batch < q.batches() && range.head >= 0 &&

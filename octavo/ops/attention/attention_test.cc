@@ -47,18 +47,18 @@ TEST(Attention, OperandsThatDoNotFitAreNamed) {
   };
   EXPECT_EQ(of({1, 2, 3, 4}, {1, 2, 5, 6}, {1, 2, 5, 4}),
             "[attention] Q has shape [1, 2, 3, 4], K has shape [1, 2, 5, 6] and V has shape [1, 2, "
-            "5, 4]: the head size is 4 in Q and 6 in K, wanted the same one");
+            "5, 4]: the head size is 4 in Q and 6 in K; expected the same one");
   EXPECT_NE(of({1, 2, 3, 4}, {1, 2, 5, 4}, {1, 2, 6, 4}).find("there are 5 keys and 6 values"),
             std::string::npos);
-  EXPECT_NE(of({1, 3, 3, 4}, {1, 2, 5, 4}, {1, 2, 5, 4}).find("wanted a multiple of the 2 heads"),
+  EXPECT_NE(of({1, 3, 3, 4}, {1, 2, 5, 4}, {1, 2, 5, 4}).find("expected a multiple of the 2 heads"),
             std::string::npos);
   EXPECT_NE(of({3, 4}, {1, 5, 4}, {1, 5, 4}).find("same number of dimensions"), std::string::npos);
-  EXPECT_NE(of({4}, {4}, {4}).find("wanted [batch, heads, tokens, size]"), std::string::npos);
+  EXPECT_NE(of({4}, {4}, {4}).find("expected [batch, heads, tokens, size]"), std::string::npos);
   EXPECT_NE(of({2, 1, 3, 4}, {1, 1, 3, 4}, {1, 1, 3, 4}).find("same number of batches"),
             std::string::npos);
   const std::int64_t lengths[] = {7};
   EXPECT_EQ(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.mask = {.key_lengths = lengths}}),
-            "[attention] got a key length of 7 for batch 0, wanted 0 to 5");
+            "[attention] got a key length of 7 for batch 0; expected 0 to 5");
   EXPECT_NE(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.mask = {.causal = true, .right = 2}})
                 .find("a causal row sees nothing after itself"),
             std::string::npos);
@@ -108,11 +108,11 @@ TEST(Attention, OutputsThatDoNotFitAreNamed) {
             std::string::npos);
   const Tensor narrow = drawn({1, 1, 4, 3});
   EXPECT_EQ(message_of([&] { attention_into(x, x, x, narrow.view()); }),
-            "[attention] the output has shape [1, 1, 4, 3], wanted [1, 1, 4, 4]");
+            "[attention] the output has shape [1, 1, 4, 3]; expected [1, 1, 4, 4]");
   const Tensor out = drawn({1, 1, 4, 4}), lse = drawn({1, 4});
   EXPECT_NE(message_of([&] {
               attention_into(x, x, x, out.view(), {.log_sum_exp = lse.view()});
-            }).find("log_sum_exp has shape [1, 4], wanted [1, 1, 4]"),
+            }).find("log_sum_exp has shape [1, 4]; expected [1, 1, 4]"),
             std::string::npos);
 }
 
@@ -120,7 +120,7 @@ TEST(Attention, NamesOfRungs) {
   for (const char* name : {"exact", "f32", "bf16", "strict", "balanced", "fast", "naive", "auto"})
     EXPECT_EQ(name_of(parse_attention_rung(name)), name);
   EXPECT_EQ(message_of([] { (void)parse_attention_rung("fp8"); }),
-            "[attention] got precision 'fp8', wanted auto, exact, f32, bf16, strict, balanced, "
+            "[attention] got precision 'fp8'; expected auto, exact, f32, bf16, strict, balanced, "
             "fast or naive");
 }
 

@@ -116,8 +116,9 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
                                  ? source.path()
                                  : std::filesystem::path(source.path()).parent_path().string();
   if (target && target == file_id(beside.empty() ? "." : beside))
-    fail(ErrorCode::io, kOp, shown_path(path_),
-         " is where the source is, wanted another folder; a checkpoint is never changed in place");
+    fail(
+        ErrorCode::io, kOp, shown_path(path_),
+        " is where the source is; expected another folder; a checkpoint is never changed in place");
   made_ = std::filesystem::create_directories(path_, error);
   if (error || !std::filesystem::is_directory(path_))
     fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",

@@ -61,7 +61,7 @@ class RestackTest : public PipelineTest {
   static constexpr const char* kDown = "model.layers.0.mlp.experts.down_proj";
 };
 
-TEST_F(RestackTest, stacks_come_back_as_they_were) {
+TEST_F(RestackTest, StacksComeBackAsTheyWere) {
   for (const bool in_out : {false, true}) {
     SCOPED_TRACE(in_out);
     for (const char* const name : {"model", "ct", "octavo", "plain"})
@@ -89,7 +89,7 @@ TEST_F(RestackTest, stacks_come_back_as_they_were) {
 }
 
 // The provenance is untrusted: what does not fit stays split.
-TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
+TEST_F(RestackTest, ProvenanceThatDoesNotFitIsNotFollowed) {
   write_stacks(false);
   (void)run("ct", recipe("mxfp8"));
   const Json config = CheckpointReader(path("ct")).config();
@@ -120,7 +120,7 @@ TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
 }
 
 // The matrices of a square stack do not show its orientation; the layer's other stack does.
-TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
+TEST_F(RestackTest, TheOrientationOfASquareStackIsNotTakenOnTrust) {
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"),
                 {random_tensor(kUp, {2, 128, 64}, 1), random_tensor(kDown, {2, 64, 64}, 2)});
@@ -149,7 +149,7 @@ TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
   EXPECT_FALSE(restacked(Json::array({up, down})));
 }
 
-TEST_F(RestackTest, experts_in_several_files) {
+TEST_F(RestackTest, ExpertsInSeveralFiles) {
   write_stacks(true);
   QuantizeCheckpointOptions options = recipe("mxfp8");
   options.plan.shard_bytes = 20'000;

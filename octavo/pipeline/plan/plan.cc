@@ -24,13 +24,13 @@ void refuse_quantized(const CheckpointReader& source) {
   if (found.quantized)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(source.path(), 200),
          "' is quantized already (", name_of(found.dialect), ", ", found.weights.size(),
-         " weights), wanted a plain checkpoint; dequantize it first, or convert it");
+         " weights); expected a plain checkpoint; dequantize it first, or convert it");
   for (const StoredTensor& tensor : source.tensors()) {
     const auto type = safetensors::element_type(tensor.entry->type);
     if (type && type->dtype == DType::code)
       fail(ErrorCode::invalid_argument, kOp, shown_tensor(tensor.name()), " holds ",
            safetensors::stored_name(tensor.entry->type),
-           " codes, wanted a checkpoint that is not quantized; dequantize it first");
+           " codes; expected a checkpoint that is not quantized; dequantize it first");
   }
 }
 

@@ -113,9 +113,9 @@ class Streaming {
 
   [[nodiscard]] int threads_within_memory() const {
     check(options_.max_memory >= kLeastMemory, ErrorCode::invalid_argument, kOp,
-          "got max_memory = ", options_.max_memory, ", wanted at least ", kLeastMemory);
+          "got max_memory = ", options_.max_memory, "; expected at least ", kLeastMemory);
     check(options_.threads >= 0 && options_.threads <= kMaxThreads, ErrorCode::invalid_argument,
-          kOp, "got threads = ", options_.threads, ", wanted 0 (all) to ", kMaxThreads);
+          kOp, "got threads = ", options_.threads, "; expected 0 (all) to ", kMaxThreads);
     const int wanted = options_.threads == 0 ? available_threads() : options_.threads;
     const std::uint64_t each =
         std::max<std::uint64_t>(1, row_block_memory(source_, plan_, row_blocks_));

@@ -116,7 +116,7 @@ std::string StreamFiles::path_of(std::size_t index) const {
 void StreamFiles::check_source() const {
   check(source_identity(source_) == source_at_start_, ErrorCode::invalid_argument, kOp,
         "the source '", shown(source_.path(), 200),
-        "' was changed while it was read, wanted one that stays; start again when it is whole");
+        "' was changed while it was read; expected one that stays; start again when it is whole");
 }
 
 void StreamFiles::row_block_is_done(std::size_t index) {

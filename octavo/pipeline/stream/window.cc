@@ -112,7 +112,7 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
        (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
        place_of(at.action, at.row_block, first),
-       ", wanted finite weights; leave it out (option exclude), or have NaN and Inf clamped "
+       "; expected finite weights; leave it out (option exclude), or have NaN and Inf clamped "
        "(option nonfinite)");
 }
 
@@ -125,7 +125,7 @@ void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
   while (std::fabs(data[first]) <= kMax) ++first;
   fail(ErrorCode::invalid_argument, "quantize", "tensor '",
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
-       place_of(at.action, at.row_block, first), ", wanted at most ", kMax,
+       place_of(at.action, at.row_block, first), "; expected at most ", kMax,
        ", the largest f32; leave it out (option exclude), or scale it down in the source");
 }
 

@@ -40,7 +40,7 @@ def mask_type_of(given: Any, op: str) -> str:
         name = "_".join(sorted((part.strip() for part in given.split(",")), key="padding".__ne__))
     if name not in MASK_TYPES:
         raise ValueError(
-            f"[{op}] got attn_mask_type = {shown(given)}, wanted one of {', '.join(MASK_TYPES)}"
+            f"[{op}] got attn_mask_type = {shown(given)}; expected one of {', '.join(MASK_TYPES)}"
         )
     return name
 
@@ -54,7 +54,7 @@ def window_of(given: Any, op: str) -> tuple[int, int]:
         raise wrong_type(op, "window_size", given, "(before, after), two integers, or None")
     if min(given) < -1 or max(given) > _MOST_TOKENS:
         raise ValueError(
-            f"[{op}] got window_size = {shown(given)}, wanted numbers of at least -1, which is no "
+            f"[{op}] got window_size = {shown(given)}; expected numbers of at least -1, which is no "
             "limit, and at most 2**60"
         )
     return tuple(given)  # type: ignore[return-value]
@@ -110,20 +110,20 @@ def _from_sums(
     for one, name, most in zip(sums, ("cu_seqlens_q", "cu_seqlens_kv"), shape[2:], strict=True):
         if not isinstance(one, torch.Tensor) or one.shape != (shape[0] + 1,):
             raise ValueError(
-                f"[{op}] got {name} = {shown(one)}, wanted a tensor of {shape[0] + 1} integers, "
+                f"[{op}] got {name} = {shown(one)}; expected a tensor of {shape[0] + 1} integers, "
                 "the sums of all lengths before; give both of them"
             )
         if one.dtype not in _INTEGERS:
-            raise TypeError(f"[{op}] got {name} of {one.dtype}, wanted integers: torch.int32")
+            raise TypeError(f"[{op}] got {name} of {one.dtype}; expected integers: torch.int32")
         counts = one.diff().tolist()
         if one[0] != 0:
             raise ValueError(
-                f"[{op}] got {name} that begins with {int(one[0])}, wanted 0: what stands there is "
+                f"[{op}] got {name} that begins with {int(one[0])}; expected 0: what stands there is "
                 "the sum of all lengths before"
             )
         if any(not 0 <= count <= most for count in counts):
             raise ValueError(
-                f"[{op}] got {name} with lengths {counts}, wanted each from 0 to {most}"
+                f"[{op}] got {name} with lengths {counts}; expected each from 0 to {most}"
             )
         found.append([int(count) for count in counts])
     return found[0], found[1]
@@ -135,7 +135,7 @@ def _from_masks(
     pair = masks if isinstance(masks, tuple | list) else (masks, masks)
     if len(pair) != 2:
         raise ValueError(
-            f"[{op}] got {len(pair)} attention masks, wanted one, or one for queries and one for keys"
+            f"[{op}] got {len(pair)} attention masks; expected one, or one for queries and one for keys"
         )
     found = []
     for one, most in zip(pair, shape[2:], strict=True):
@@ -143,7 +143,7 @@ def _from_masks(
         _check_mask(one, op)
         if tuple(one.shape) != wanted:
             raise ValueError(
-                f"[{op}] got attention_mask of shape {tuple(one.shape)}, wanted {wanted}, True "
+                f"[{op}] got attention_mask of shape {tuple(one.shape)}; expected {wanted}, True "
                 "where a token is padding; where queries and keys differ, one for each"
             )
         padding = one.reshape(shape[0], most)
@@ -151,7 +151,7 @@ def _from_masks(
         ends = torch.arange(most, device=padding.device)[None] >= counts[:, None]
         if not torch.equal(ends, padding):
             raise ValueError(
-                f"[{op}] got an attention_mask with padding before tokens, wanted it after them; "
+                f"[{op}] got an attention_mask with padding before tokens; expected it after them; "
                 "say attn_mask_type='arbitrary' for other masks"
             )
         found.append([int(count) for count in counts.tolist()])
@@ -161,7 +161,7 @@ def _from_masks(
 def _check_mask(mask: Any, op: str) -> None:
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, torch.Tensor) else shown(mask)
-        raise TypeError(f"[{op}] got attention_mask = {got}, wanted a tensor of torch.bool")
+        raise TypeError(f"[{op}] got attention_mask = {got}; expected a tensor of torch.bool")
 
 
 def _hidden(
@@ -172,7 +172,7 @@ def _hidden(
     wide = tuple(mask.shape)
     if len(wide) != 4 or any(got not in (1, want) for got, want in zip(wide, shape, strict=True)):
         raise ValueError(
-            f"[{op}] got attention_mask of shape {wide}, wanted {shape}, or 1 in some of them"
+            f"[{op}] got attention_mask of shape {wide}; expected {shape}, or 1 in some of them"
         )
     zero = torch.zeros((), dtype=torch.float32, device=mask.device)
     added = torch.where(mask, torch.full_like(zero, -torch.inf), zero)

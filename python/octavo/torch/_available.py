@@ -45,7 +45,7 @@ def place_of(device: Any, op: str) -> torch.device:
     except (TypeError, RuntimeError) as error:
         kind = ValueError if isinstance(device, str) else TypeError
         raise kind(
-            f"[{op}] got device = {shown(device)}, wanted a device of torch's, such as 'cpu' or "
+            f"[{op}] got device = {shown(device)}; expected a device of torch's, such as 'cpu' or "
             f"'cuda:0', or None ({str(error).splitlines()[0]})"
         ) from None
     if place.type == "cuda" and not torch.cuda.is_available():

@@ -46,7 +46,7 @@ def checkpoint(
         use_reentrant=use_reentrant,
     )
     if not callable(function):
-        raise TypeError(f"[{_OP}] got a {type(function).__name__}, wanted a function or a module")
+        raise TypeError(f"[{_OP}] got a {type(function).__name__}; expected a function or a module")
     function_or_none(context_fn, "context_fn", _OP)
     scope = _octavo.current_autocast()
 

@@ -39,7 +39,7 @@ def new_codes(
 ) -> octavo.QuantizedTensor:
     """Uninitialized memory for codes of values of a type."""
     if device.type not in ("cpu", "cuda"):
-        raise RuntimeError(f"[quantized] codes cannot be on {device}, wanted the CPU or CUDA")
+        raise RuntimeError(f"[quantized] codes cannot be on {device}; expected the CPU or CUDA")
     cuda = -1
     if device.type == "cuda":
         cuda = torch.cuda.current_device() if device.index is None else device.index

@@ -44,9 +44,10 @@ class _LinearFunction(torch.autograd.Function):
             (name, own[name] if name in own else TORCH.take(part, raw=True))
             for name, part in saved.take_parts()
         ]
-        ctx.saved, ctx.layouts = saved, [
-            Layout(_OP, name, part, is_values=name in ("x", "weight")) for name, part in parts
-        ]
+        ctx.saved, ctx.layouts = (
+            saved,
+            [Layout(_OP, name, part, is_values=name in ("x", "weight")) for name, part in parts],
+        )
         # With nothing saved, torch would not see that a graph is used twice.
         ctx.save_for_backward(*(part for _, part in parts) if parts else (x.new_empty(0),))
         result: torch.Tensor = TORCH.take(y)
@@ -57,9 +58,7 @@ class _LinearFunction(torch.autograd.Function):
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
         parts = ctx.saved_tensors  # raises where they are gone or changed
         places = [layout.place(part) for layout, part in zip(ctx.layouts, parts, strict=False)]
-        found = _octavo.linear_backward(
-            shared(dy.contiguous(), _OP), ctx.saved.with_parts(places)
-        )
+        found = _octavo.linear_backward(shared(dy.contiguous(), _OP), ctx.saved.with_parts(places))
         gradients = [None if gradient is None else TORCH.take(gradient) for gradient in found]
         return (*gradients, None, None, None, None)
 

@@ -101,7 +101,7 @@ class QuantizedTensor(torch.Tensor):
         if not isinstance(values, torch.Tensor) or values.shape != self.shape:
             got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise ValueError(
-                f"[{type(self).__name__}] got {got} for .data, wanted a tensor of shape "
+                f"[{type(self).__name__}] got {got} for .data; expected a tensor of shape "
                 f"{tuple(self.shape)}; a weight of another shape needs a layer of its own"
             )
         self.quantize_(values)
@@ -326,7 +326,7 @@ def _write(to: QuantizedTensor, source: torch.Tensor) -> None:
             values = values.expand(to.shape)
         except RuntimeError:
             raise ValueError(
-                f"[{type(to).__name__}] got values of shape {tuple(source.shape)}, wanted "
+                f"[{type(to).__name__}] got values of shape {tuple(source.shape)}; expected "
                 f"{tuple(to.shape)} or a shape that broadcasts to it"
             ) from None
     to._content.codes = requantizer.codes_of(values)

@@ -20,14 +20,14 @@ class Layout:
         if part.layout != torch.strided or isinstance(part, QuantizedTensor):
             kind = type(part).__name__ if part.layout == torch.strided else part.layout
             raise RuntimeError(
-                f"[{self.op}] a hook gave a {kind} in the place of {self.name}, wanted a dense "
+                f"[{self.op}] a hook gave a {kind} in the place of {self.name}; expected a dense "
                 "tensor as forward saved it"
             )
         if (part.shape, part.dtype, part.device) != self.like:
             shape, dtype, device = self.like
             raise RuntimeError(
                 f"[{self.op}] a hook gave {part.dtype} {tuple(part.shape)} on {part.device} in the "
-                f"place of {self.name}, wanted what forward saved: {dtype} {tuple(shape)} on "
+                f"place of {self.name}; expected what forward saved: {dtype} {tuple(shape)} on "
                 f"{device}"
             )
         if part.numel() and not part.data_ptr():

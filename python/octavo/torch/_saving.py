@@ -27,7 +27,7 @@ def load_weight(weight: QuantizedTensor, saved: dict[str, torch.Tensor]) -> None
         got, want = _described(saved.get(part)), _described(memory.get(part))
         if got != want:
             raise RuntimeError(
-                f"[Linear] got a saved weight with {part} of {got}, wanted {want}: it was "
+                f"[Linear] got a saved weight with {part} of {got}; expected {want}: it was "
                 "quantized another way; make the layer with the same recipe in quantized_model_init"
             )
         memory[part].copy_(saved[part])

@@ -30,7 +30,7 @@ def _checked(recipe: Recipe | None, op: str) -> Recipe:
         return get_default_recipe()
     if not isinstance(recipe, Recipe):
         raise TypeError(
-            f"[{op}] got a recipe of type {type(recipe).__name__}, wanted one of octavo.recipe, "
+            f"[{op}] got a recipe of type {type(recipe).__name__}; expected one of octavo.recipe, "
             "such as MXFP8BlockScaling()"
         )
     return recipe
@@ -207,7 +207,7 @@ def _deprecated(old: str, new: str) -> None:
 def _check_flag(op: str, name: str, value: Any) -> None:
     """The first argument, which a decorator without brackets gives its function as."""
     if callable(value):
-        raise TypeError(f"[{op}] got {shown(value)}, wanted True or False; write @{op}()")
+        raise TypeError(f"[{op}] got {shown(value)}; expected True or False; write @{op}()")
     flags(op, **{name: value})
 
 

@@ -163,24 +163,24 @@ def _misfit(name: str, saved: Any, slots: dict[str, int]) -> str:
     """Why this cannot be the state of that name; nothing where it can."""
     key, _, part = name.partition(".")
     if not isinstance(saved, torch.Tensor):
-        return f"of type {type(saved).__name__}, wanted a torch tensor"
+        return f"of type {type(saved).__name__}; expected a torch tensor"
     if not saved.dtype.is_floating_point:
-        return f"of {saved.dtype}, wanted torch.float32"
+        return f"of {saved.dtype}; expected torch.float32"
     if saved.dim() == 0 or saved.shape[-1] != slots[key]:
         return (
-            f"of shape {tuple(saved.shape)}, wanted {slots[key]} slots, one for each tensor that "
+            f"of shape {tuple(saved.shape)}; expected {slots[key]} slots, one for each tensor that "
             "it quantizes; it may be the state of another kind of module"
         )
     is_scale = part == "scale"
     if saved.dim() != (1 if is_scale else 2) or saved.shape[0] == 0:
         wanted = "one number" if is_scale else "the amaxes of one step and more"
-        return f"of shape {tuple(saved.shape)}, wanted {wanted} for each of {slots[key]} slots"
+        return f"of shape {tuple(saved.shape)}; expected {wanted} for each of {slots[key]} slots"
     if saved.is_meta:
         return "on the device meta, which has no numbers"
     if is_scale and not bool((saved.isfinite() & (saved > 0)).all()):
-        return f"= {saved.tolist()}, wanted positive, finite numbers"
+        return f"= {saved.tolist()}; expected positive, finite numbers"
     if not is_scale and bool((saved < 0).any()):
-        return f"with {float(saved.min())}, wanted magnitudes"
+        return f"with {float(saved.min())}; expected magnitudes"
     return ""
 
 

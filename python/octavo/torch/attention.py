@@ -22,8 +22,8 @@ class _Attention(torch.autograd.Function):
     ) -> Any:
         ctx.causal, ctx.how = causal, how
         # Saved so that backward need not recompute it. Other precisions have rounded P in both.
-        keeps = how["precision"] == "f32" and q.dtype == torch.float32 and any(
-            ctx.needs_input_grad[:3]
+        keeps = (
+            how["precision"] == "f32" and q.dtype == torch.float32 and any(ctx.needs_input_grad[:3])
         )
         found = attention(
             q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, return_lse=keeps, **how
@@ -78,7 +78,7 @@ class _Attention(torch.autograd.Function):
 def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
     """torch's mask as a bias of the scores: for a boolean mask -inf where it is False."""
     if is_causal:
-        raise ValueError(f"[{op}] got attn_mask and is_causal, wanted one of them")
+        raise ValueError(f"[{op}] got attn_mask and is_causal; expected one of them")
     if not isinstance(attn_mask, torch.Tensor):
         raise wrong_type(op, "attn_mask", attn_mask, "a torch tensor, or None")
     if attn_mask.requires_grad:
@@ -89,7 +89,7 @@ def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
         hidden = torch.full((), -torch.inf, dtype=torch.float32, device=attn_mask.device)
         return torch.where(attn_mask, torch.zeros_like(hidden), hidden)
     if not attn_mask.is_floating_point():
-        raise TypeError(f"[{op}] got attn_mask of {attn_mask.dtype}, wanted bool or floats")
+        raise TypeError(f"[{op}] got attn_mask of {attn_mask.dtype}; expected bool or floats")
     return attn_mask.float()
 
 
@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
             raise wrong_type(op, name, x, "a torch tensor")
         if not 2 <= x.dim() <= 4:
             raise ValueError(
-                f"[{op}] got {name} of shape {tuple(x.shape)}, wanted [batch, heads, tokens, "
+                f"[{op}] got {name} of shape {tuple(x.shape)}; expected [batch, heads, tokens, "
                 "size], or that without batch, or without both"
             )
     flags(op, is_causal=is_causal, enable_gqa=enable_gqa)
@@ -128,13 +128,13 @@ def scaled_dot_product_attention(
     bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
     if real(dropout_p, "dropout_p", op) != 0.0:
         raise NotImplementedError(
-            f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to "
+            f"[{op}] got dropout_p = {dropout_p}; expected 0: dropout is not offered; apply it to "
             "the output, or use torch's own function where weights must be dropped"
         )
     if query.dim() != key.dim() or key.dim() != value.dim():
         raise ValueError(
             f"[{op}] got query, key and value of {query.dim()}, {key.dim()} and {value.dim()} "
-            "dimensions, wanted as many of each"
+            "dimensions; expected as many of each"
         )
     if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         raise ValueError(

@@ -107,11 +107,11 @@ class DotProductAttention(QuantizingModule):
         if min(self.num_attention_heads, groups, *self.head_sizes) < 1:
             raise ValueError(
                 f"[{_OP}] got num_attention_heads = {self.num_attention_heads}, num_gqa_groups = "
-                f"{groups} and kv_channels = {kv_channels}, wanted all at least 1"
+                f"{groups} and kv_channels = {kv_channels}; expected all at least 1"
             )
         if self.num_attention_heads % groups:
             raise ValueError(
-                f"[{_OP}] got num_attention_heads = {self.num_attention_heads}, wanted a multiple "
+                f"[{_OP}] got num_attention_heads = {self.num_attention_heads}; expected a multiple "
                 f"of num_gqa_groups = {groups}"
             )
         if layer_number is not None:
@@ -206,9 +206,7 @@ class DotProductAttention(QuantizingModule):
             return again
         return self._attend(q, k, v, how)
 
-    def _attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: How
-    ) -> torch.Tensor:
+    def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: How) -> torch.Tensor:
         self._state.prepare()
         trains = torch.is_grad_enabled() and self.training and not is_second_forward()
         out: torch.Tensor = Attend.apply(q, k, v, self._state, how._replace(trains=trains))
@@ -229,14 +227,14 @@ class DotProductAttention(QuantizingModule):
                 x = x.dequantize()
             if x.dim() != 4 or tuple(x.shape[2:]) != (heads, size):
                 raise ValueError(
-                    f"[{_OP}] got {name} of shape {tuple(x.shape)}, wanted {layout} with {heads} "
+                    f"[{_OP}] got {name} of shape {tuple(x.shape)}; expected {layout} with {heads} "
                     f"heads of {size}"
                 )
             if x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type):
                 x = x.to(torch.get_autocast_dtype(x.device.type))
             if x.dtype not in VALUES:
                 raise TypeError(
-                    f"[{_OP}] got {name} of {x.dtype}, wanted float64, float32, float16 or bfloat16"
+                    f"[{_OP}] got {name} of {x.dtype}; expected float64, float32, float16 or bfloat16"
                 )
             made.append(x.permute(1, 2, 0, 3) if layout == "sbhd" else x.permute(0, 2, 1, 3))
         if made[0].numel() == 0 or made[1].numel() == 0:
@@ -255,7 +253,7 @@ def _choice(given: Any, name: str, choices: tuple[str, ...]) -> str:
         raise wrong_type(_OP, name, given, f"one of {', '.join(choices)}")
     if given not in choices:
         raise ValueError(
-            f"[{_OP}] got {name} = {shown(given)}, wanted one of {', '.join(choices)}; others are "
+            f"[{_OP}] got {name} = {shown(given)}; expected one of {', '.join(choices)}; others are "
             "not offered"
         )
     return given
@@ -273,14 +271,14 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
         raise wrong_type(_OP, "core_attention_bias", bias, "a torch tensor")
     if not bias.is_floating_point():
         raise TypeError(
-            f"[{_OP}] got core_attention_bias of {bias.dtype}, wanted floating point, which is added "
+            f"[{_OP}] got core_attention_bias of {bias.dtype}; expected floating point, which is added "
             "to scores; a mask of torch.bool is attention_mask, with attn_mask_type='arbitrary'"
         )
     if bias.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(f"[{_OP}] core_attention_bias requires a gradient, which it has none of")
     if bias.dtype == torch.float64:
         raise TypeError(
-            f"[{_OP}] got core_attention_bias of torch.float64, wanted float32, which it is added "
+            f"[{_OP}] got core_attention_bias of torch.float64; expected float32, which it is added "
             "in; cast it with .float()"
         )
     return bias.detach().float()
@@ -293,7 +291,7 @@ def _check_longest(most: Any, name: str, lengths: list[int], tokens: int) -> Non
     most, longest = whole(most, name, _OP), max(lengths, default=tokens)
     if not longest <= most <= tokens:
         raise ValueError(
-            f"[{_OP}] got {name} = {most}, wanted {longest}, the longest sequence there is, to "
+            f"[{_OP}] got {name} = {most}; expected {longest}, the longest sequence there is, to "
             f"{tokens}, the tokens there are; attn_mask_type='padding' with cu_seqlens or a mask "
             "leaves tokens out"
         )

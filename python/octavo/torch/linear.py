@@ -113,7 +113,7 @@ class Linear(QuantizingModule):
         if min(in_features, out_features) < 1:
             raise ValueError(
                 f"[{_OP}] got in_features = {in_features} and out_features = {out_features}, "
-                "wanted both at least 1"
+                "expected both at least 1"
             )
         self.in_features, self.out_features = in_features, out_features
         self.use_bias, self.return_bias = bool(bias), bool(return_bias)
@@ -121,7 +121,7 @@ class Linear(QuantizingModule):
         dtype = torch.get_default_dtype() if params_dtype is None else params_dtype
         if dtype not in VALUES:
             raise TypeError(
-                f"[{_OP}] got params_dtype = {dtype}, wanted float64, float32, float16 or "
+                f"[{_OP}] got params_dtype = {dtype}; expected float64, float32, float16 or "
                 "bfloat16; for codes make the layer inside quantized_model_init"
             )
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
@@ -143,10 +143,10 @@ class Linear(QuantizingModule):
         again, also where the weight has changed since; None quantizes it each time."""
         refuse(_OP, fp8_output=fp8_output, fp8_grad=fp8_grad)
         if not isinstance(inp, torch.Tensor):
-            raise TypeError(f"[{_OP}] got {type(inp).__name__}, wanted a torch tensor")
+            raise TypeError(f"[{_OP}] got {type(inp).__name__}; expected a torch tensor")
         if is_first_microbatch is not None and not isinstance(is_first_microbatch, bool):
             raise TypeError(
-                f"[{_OP}] got is_first_microbatch = {is_first_microbatch!r}, wanted True, False "
+                f"[{_OP}] got is_first_microbatch = {is_first_microbatch!r}; expected True, False "
                 "or None"
             )
         if isinstance(inp, QuantizedTensor):
@@ -209,7 +209,7 @@ class Linear(QuantizingModule):
                 )
             if target.dtype not in VALUES:
                 raise TypeError(
-                    f"[{_OP}] got {target.dtype} for a quantized weight, wanted float64, float32, "
+                    f"[{_OP}] got {target.dtype} for a quantized weight; expected float64, float32, "
                     "float16 or bfloat16"
                 )
             if (target.device, target.dtype) != (weight.device, weight.dtype):

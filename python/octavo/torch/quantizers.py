@@ -114,7 +114,7 @@ class Quantizer(quantizers.Quantizer):
         """A tensor with memory that has no values yet, for update_quantized."""
         refuse(type(self).__name__, pin_memory=pin_memory)
         if dtype not in VALUES:
-            raise TypeError(f"[{type(self).__name__}] got dtype = {dtype}, wanted one of values")
+            raise TypeError(f"[{type(self).__name__}] got dtype = {dtype}; expected one of values")
         place = place_of(device, type(self).__name__)
         source = str(dtype).removeprefix("torch.")
         codes = new_codes(list(shape), source, self.scaling, place)
@@ -136,26 +136,26 @@ class Quantizer(quantizers.Quantizer):
     def _check_tensor(self, tensor: Any) -> None:
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(
-                f"[{type(self).__name__}] got {type(tensor).__name__}, wanted a torch tensor"
+                f"[{type(self).__name__}] got {type(tensor).__name__}; expected a torch tensor"
             )
 
     def _check_out(self, tensor: torch.Tensor, out: Any) -> None:
         """Checks that out keeps its class, shape, dtype, device and format."""
         op, wanted = type(self).__name__, self.makes.__name__
         if type(out) is not self.makes:
-            raise TypeError(f"[{op}] got out of type {type(out).__name__}, wanted {wanted}")
+            raise TypeError(f"[{op}] got out of type {type(out).__name__}; expected {wanted}")
         if out.shape != tensor.shape:
             raise ValueError(
-                f"[{op}] got out of shape {tuple(out.shape)}, wanted {tuple(tensor.shape)}"
+                f"[{op}] got out of shape {tuple(out.shape)}; expected {tuple(tensor.shape)}"
             )
         if (out.dtype, out.device) != (tensor.dtype, tensor.device):
             raise TypeError(
-                f"[{op}] got out of {out.dtype} on {out.device}, wanted {tensor.dtype} on "
+                f"[{op}] got out of {out.dtype} on {out.device}; expected {tensor.dtype} on "
                 f"{tensor.device}"
             )
         there, makes = out.quantized.scaling, self.scaling
         if (there.format.name, there.tile) != (makes.format.name, makes.tile):
-            raise ValueError(f"[{op}] got out with {there}, wanted {makes}")
+            raise ValueError(f"[{op}] got out with {there}; expected {makes}")
 
     __call__ = quantize
 
@@ -348,7 +348,7 @@ class NVFP4Quantizer(Quantizer):
         if with_post_rht_amax is not None and bool(with_post_rht_amax) != bool(with_rht):
             raise RuntimeError(
                 f"[NVFP4Quantizer] got with_post_rht_amax = {with_post_rht_amax} and with_rht = "
-                f"{with_rht}, wanted both or none: amaxes are of what is quantized"
+                f"{with_rht}; expected both or none: amaxes are of what is quantized"
             )
         if not with_random_sign_mask and not with_rht:
             raise ValueError(
@@ -356,7 +356,7 @@ class NVFP4Quantizer(Quantizer):
                 "with_rht = False leaves out"
             )
         if element_format(fp4_dtype, "NVFP4Quantizer").name != "e2m1fn":
-            raise ValueError(f"[NVFP4Quantizer] got fp4_dtype = {fp4_dtype}, wanted kFloat4E2M1")
+            raise ValueError(f"[NVFP4Quantizer] got fp4_dtype = {fp4_dtype}; expected kFloat4E2M1")
         self._take(
             quantizers.NVFP4Quantizer(
                 rowwise=rowwise,

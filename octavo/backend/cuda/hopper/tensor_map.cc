@@ -19,8 +19,9 @@ Encode encode_entry() {
   cudaDriverEntryPointQueryResult found{};
   OCTAVO_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
                                                      cudaEnableDefault, &found));
-  check(entry != nullptr && found == cudaDriverEntryPointSuccess, ErrorCode::unsupported, "cuda",
-        "got a driver without cuTensorMapEncodeTiled; expected CUDA 12 or newer; update the driver");
+  check(
+      entry != nullptr && found == cudaDriverEntryPointSuccess, ErrorCode::unsupported, "cuda",
+      "got a driver without cuTensorMapEncodeTiled; expected CUDA 12 or newer; update the driver");
   return reinterpret_cast<Encode>(entry);
 }
 

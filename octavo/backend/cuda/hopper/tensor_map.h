@@ -15,8 +15,8 @@ namespace octavo::cuda {
 // The tensor map of a matrix: boxes of `box_rows` rows by 128 bytes, 128B swizzle.
 [[nodiscard]] CUtensorMap tensor_map_of(const Matrix& matrix, int box_rows);
 // The same over rows of bytes, in boxes of 32, 64 or 128 bytes with the swizzle of that width.
-[[nodiscard]] CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
-                                       int box_rows);
+[[nodiscard]] CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes,
+                                              int box_bytes, int box_rows);
 // Whether TMA can read the matrix: element type, strides and alignment.
 [[nodiscard]] bool fits_tensor_map(const Matrix& matrix);
 

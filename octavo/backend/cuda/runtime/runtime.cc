@@ -49,7 +49,8 @@ Scope::Scope(const Exec& exec) : device_(exec.device.index) {
   if (pending != cudaSuccess) {
     fail(ErrorCode::device, "cuda", "an earlier CUDA call of this program failed with ",
          cudaGetErrorName(pending), " (", cudaGetErrorString(pending),
-         ") and its error is still pending; octavo has done nothing. Find that call, or clear its error with "
+         ") and its error is still pending; octavo has done nothing. Find that call, or clear its "
+         "error with "
          "cudaGetLastError()",
          advice(pending));
   }

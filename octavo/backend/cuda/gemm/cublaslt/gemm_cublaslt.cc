@@ -152,8 +152,9 @@ bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
   const CublasLt* library = cublaslt();
   if (library == nullptr) {
     if (exec.log != nullptr)
-      exec.log->once(text("[gemm] cuBLASLt would be faster for some products, but cannot be loaded (",
-                          cublaslt_problem(), "); octavo's kernels run them"));
+      exec.log->once(
+          text("[gemm] cuBLASLt would be faster for some products, but cannot be loaded (",
+               cublaslt_problem(), "); octavo's kernels run them"));
     return false;
   }
   CublasLtCall call(*library, exec, job, *kind);
