@@ -96,7 +96,7 @@ TEST_F(ExpertStacksTest, VerifyMissesThemOnTheList) {
   const std::vector<std::string> errors = errors_of("out", {});
   EXPECT_EQ(errors.size(), 4U);  // for each loader
   for (const std::string& error : errors)
-    EXPECT_TRUE(has(error, "skip-list") && has(error, kHolder)) << error;
+    EXPECT_TRUE(has(error, "ignore-list") && has(error, kHolder)) << error;
 }
 
 TEST_F(ExpertStacksTest, ModeloptHasThemAsMatrices) {

@@ -52,10 +52,10 @@ def changed(octavo, change):
         (lambda c: c.pop("model_type"), "config"),
         (lambda c: c.pop("architectures"), "config"),
         (lambda c: c.update(hidden_size=512), "shapes"),
-        (lambda c: c["quantization_config"].update(format="int-quantized"), "said-words"),
-        (lambda c: group(c)["weights"].update(dynamic=True), "said-words"),
-        (lambda c: group(c)["weights"].update(num_bits=4), "said-scheme"),
-        (lambda c: group(c)["input_activations"].update(num_bits=4), "said-words"),
+        (lambda c: c["quantization_config"].update(format="int-quantized"), "declared-keys"),
+        (lambda c: group(c)["weights"].update(dynamic=True), "declared-keys"),
+        (lambda c: group(c)["weights"].update(num_bits=4), "declared-scheme"),
+        (lambda c: group(c)["input_activations"].update(num_bits=4), "declared-keys"),
     ],
 )
 def test_inconsistent_configs(octavo, model, change, rule):
@@ -209,7 +209,7 @@ def test_inconsistent_sidecar_file(octavo, model, change):
     change(words["quantization"])
     path.write_text(json.dumps(words))
     result = octavo("verify", "out", "--for", "vllm,sglang,trtllm")
-    assert result.code == 1 and "side-file: " in result.out
+    assert result.code == 1 and "sidecar-file: " in result.out
 
 
 def test_a_head_that_is_quantized(octavo, model):

@@ -24,15 +24,15 @@ TEST(Verify, LiesAndDamage) {
     model.tensors.at(kQ + ".weight_global_scale").shape = {1, 1};
   });
   for (const Json& size : {Json::array({64, 64}), Json::array({128}), Json()})
-    expect_breaks(kDs, block, "said-scheme", kAll,
+    expect_breaks(kDs, block, "declared-scheme", kAll,
                   [&](Model& model) { model.words().set("weight_block_size", size); });
-  expect_breaks(kCt, block, "said-scheme", kAll, [](Model& model) {
+  expect_breaks(kCt, block, "declared-scheme", kAll, [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).set("block_structure", Json::array({64, 64}));
   });
-  expect_breaks(kCt, channel, "said-scheme", kAll, [](Model& model) {
+  expect_breaks(kCt, channel, "declared-scheme", kAll, [](Model& model) {
     model.group().set("targets", Json::array({"re:.*self_attn"}));
   });
-  expect_breaks(kMo, channel, "said-scheme", kServers, [](Model& model) {
+  expect_breaks(kMo, channel, "declared-scheme", kServers, [](Model& model) {
     model.words().set("quant_algo", "FP8");
     const_cast<Json&>(model.hf_quant["quantization"]).set("quant_algo", "FP8");
   });
@@ -92,7 +92,7 @@ TEST(Verify, ConfigKeysThatAreNotTrue) {
   };
   const auto lies = [&](Dialect dialect, const Scaling& scaling,
                         const std::function<void(Model&)>& change) {
-    expect_breaks(dialect, scaling, "said-words", kAll, change);
+    expect_breaks(dialect, scaling, "declared-keys", kAll, change);
   };
   for (const char* const format : {"int-quantized", "nvfp4-pack-quantized", "", "mixed-precision"})
     lies(kCt, channel, [&](Model& model) { model.words().set("format", format); });
@@ -100,7 +100,7 @@ TEST(Verify, ConfigKeysThatAreNotTrue) {
   lies(kCt, preset("nvfp4"),
        [](Model& model) { model.words().set("format", "mxfp4-pack-quantized"); });
   lies(kCt, channel, [](Model& model) { model.group().set("format", "int-quantized"); });
-  expect_breaks(kCt, channel, "said-words", "transformers",
+  expect_breaks(kCt, channel, "declared-keys", "transformers",
                 [](Model& model) { model.words().set("quantization_status", "frozen"); });
   lies(kCt, channel, [&](Model& model) { weights(model).set("dynamic", true); });
   lies(kCt, channel, [&](Model& model) { weights(model).set("dynamic", "local"); });
@@ -110,7 +110,7 @@ TEST(Verify, ConfigKeysThatAreNotTrue) {
   lies(kDs, block, [](Model& model) { model.words().set("fmt", "e5m2"); });
   lies(kDs, block, [](Model& model) { model.words().set("scale_fmt", "ue4m3"); });
   lies(kDs, block, [](Model& model) { model.words().set("bits", 4); });
-  expect_breaks(kCt, channel, "said-scheme", kAll,
+  expect_breaks(kCt, channel, "declared-scheme", kAll,
                 [&](Model& model) { weights(model).set("num_bits", 4); });
   // Valid keys that other tools write.
   Model good = make_model(kCt, channel);

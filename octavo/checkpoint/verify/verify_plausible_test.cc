@@ -124,7 +124,7 @@ std::vector<Recipe> recipes() {
 std::string size_findings(const Model& model, const VerifyOptions& options = {}) {
   std::string out;
   for (const Finding& one : findings_of(model, options))
-    for (const std::string_view rule : {"reach", "plausible", "second-level", "zero-scales"})
+    for (const std::string_view rule : {"magnitude", "plausible", "second-level", "zero-scales"})
       if (one.rule == rule)
         out += text(one.severity == Severity::error ? "error " : "warning ", one.rule, " ",
                     one.tensor, ": ", one.message, "\n");

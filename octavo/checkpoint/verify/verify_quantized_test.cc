@@ -248,11 +248,11 @@ TEST(VerifyQuantized, ScalesOfOutputsAndOfTheCache) {
 TEST(VerifyQuantized, ASidecarFileThatDeclaresNothingOrSomethingElse) {
   const Scaling channel = bf16_scaled("fp8-channel");
   for (const Json& side : {Json::object(), Json::object({{"quantization", 7}})})
-    expect_breaks(kMo, channel, "side-file", kServers,
+    expect_breaks(kMo, channel, "sidecar-file", kServers,
                   [&](Model& model) { model.hf_quant = side; });
-  expect_breaks(kCt, channel, "side-file", kServers,
+  expect_breaks(kCt, channel, "sidecar-file", kServers,
                 [](Model& model) { model.hf_quant = Json::object(); });
-  expect_breaks(kCt, channel, "side-file", "trtllm",
+  expect_breaks(kCt, channel, "sidecar-file", "trtllm",
                 [&](Model& model) { model.hf_quant = make_model(kMo, channel).hf_quant; });
 }
 
@@ -265,7 +265,7 @@ TEST(VerifyQuantized, ExpressionsThatAreNone) {
     const std::vector<Finding> found = findings_of(model, {.loaders = {Loader::vllm}});
     if (found.empty()) return "";
     EXPECT_EQ(found.size(), 1U) << entry;
-    EXPECT_EQ(found[0].rule, "skip-list") << entry;
+    EXPECT_EQ(found[0].rule, "ignore-list") << entry;
     return found[0].severity == Severity::error ? "error" : "warning";
   };
   for (const char* const none : {"re:(", "re:)", "re:a)b(", "re:[", "re:[^", "re:[]", "re:x[\\]",

@@ -13,7 +13,7 @@ Json& side(Model& model) { return const_cast<Json&>(model.hf_quant["quantization
 TEST(Verify, ASidecarFileThatDeclaresSomethingElse) {
   const Scaling nvfp4 = preset("nvfp4"), channel = bf16_scaled("fp8-channel");
   const auto breaks = [&](const Scaling& scaling, const std::function<void(Model&)>& change) {
-    expect_breaks(kMo, scaling, "side-file", kServers, [&](Model& model) {
+    expect_breaks(kMo, scaling, "sidecar-file", kServers, [&](Model& model) {
       change(model);
       add_cache_scales(model);
     });
@@ -46,15 +46,15 @@ TEST(Verify, ASidecarFileThatDeclaresSomethingElse) {
   };
   Model group = make_model(kMo, nvfp4);
   side(group).set("group_size", 32);
-  EXPECT_EQ(both(group), "side-file said-scheme");
+  EXPECT_EQ(both(group), "sidecar-file declared-scheme");
   Model inner = make_model(kMo, nvfp4);
   inner.words().remove("group_size");  // it is in the config group, too
   EXPECT_EQ(both(inner), "");
   side(inner).set("group_size", 8);
-  EXPECT_EQ(both(inner), "side-file said-scheme");
+  EXPECT_EQ(both(inner), "sidecar-file declared-scheme");
   Model algorithm = make_model(kMo, nvfp4);
   side(algorithm).set("quant_algo", "MXFP8");
-  EXPECT_EQ(both(algorithm), "side-file said-scheme");
+  EXPECT_EQ(both(algorithm), "sidecar-file declared-scheme");
 }
 
 TEST(Verify, ASidecarFileThatDeclaresTheSameWithOtherKeys) {
@@ -70,7 +70,7 @@ TEST(Verify, ASidecarFileThatDeclaresTheSameWithOtherKeys) {
 }
 
 TEST(Verify, GroupSizesThatDifferInOneFile) {
-  expect_breaks(kMo, preset("nvfp4"), "said-scheme", "sglang", [](Model& model) {
+  expect_breaks(kMo, preset("nvfp4"), "declared-scheme", "sglang", [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).set("group_size", 32);
   });
 }
@@ -81,13 +81,13 @@ TEST(Verify, ASidecarFileAlone) {
   model.config.remove("quantization_config");
   EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm, Loader::trtllm}}), "");
   side(model).set("quant_algo", "MXFP8");
-  EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm}}), "said-scheme:vllm");
+  EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm}}), "declared-scheme:vllm");
   side(model).remove("quant_algo");
-  EXPECT_EQ(verdict(model, {.loaders = {Loader::trtllm}}), "said-scheme:trtllm");
+  EXPECT_EQ(verdict(model, {.loaders = {Loader::trtllm}}), "declared-scheme:trtllm");
   Model list = make_model(kMo, preset("nvfp4"));
   list.config.remove("quantization_config");
   const_cast<Json&>(side(list)["exclude_modules"]).push(kQ);
-  EXPECT_EQ(verdict(list, {.loaders = {Loader::vllm}}), "skip-list-too-wide:vllm");
+  EXPECT_EQ(verdict(list, {.loaders = {Loader::vllm}}), "ignore-list-too-wide:vllm");
 }
 
 // vLLM matches an entry anywhere in a name; heads count as quantized unless they are on ModelOpt's
@@ -97,12 +97,12 @@ TEST(Verify, ModeloptsListAsServersReadIt) {
   for (Json* const list : {&model.words(), &side(model)})
     const_cast<Json&>((*list)[list == &model.words() ? "ignore" : "exclude_modules"])
         .push("model.layers.0.mlp.gate");
-  EXPECT_EQ(verdict(model), "method:transformers skip-list-too-wide:vllm");
+  EXPECT_EQ(verdict(model), "method:transformers ignore-list-too-wide:vllm");
   Model head = make_model(kMo, bf16_scaled("fp8-channel"));
   head.words().set("ignore", Json::array({"model.layers.0.mlp.router"}));
   side(head).set("exclude_modules", Json::array({"model.layers.0.mlp.router"}));
   EXPECT_EQ(verdict(head, {.loaders = {Loader::vllm, Loader::sglang, Loader::trtllm}}),
-            "skip-list:sglang skip-list:vllm");
+            "ignore-list:sglang ignore-list:vllm");
 }
 
 TEST(Verify, AnIndexThatLeavesTensorsOut) {

@@ -51,11 +51,12 @@ TEST(Verify, EveryRuleIsBrokenByOneChange) {
   expect_breaks(kDs, block, "scale-names", "transformers sglang trtllm vllm", [](Model& model) {
     rename(model, kQ + ".weight_scale_inv", kQ + ".weight_scale");
   });
-  expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) { model.hf_quant = Json(); });
-  expect_breaks(kMo, preset("nvfp4"), "side-file", "vllm", [](Model& model) {
+  expect_breaks(kMo, channel, "sidecar-file", kServers,
+                [](Model& model) { model.hf_quant = Json(); });
+  expect_breaks(kMo, preset("nvfp4"), "sidecar-file", "vllm", [](Model& model) {
     const_cast<Json&>(model.hf_quant["quantization"]).remove("group_size");
   });
-  expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) {
+  expect_breaks(kMo, channel, "sidecar-file", kServers, [](Model& model) {
     const_cast<Json&>(model.hf_quant["quantization"]).set("kv_cache_quant_algo", "FP8");
     add_cache_scales(model);
   });
@@ -112,20 +113,20 @@ TEST(Verify, EveryRuleIsBrokenByOneChange) {
     rename(model, kPieces[3].module + ".weight", "model.embed_tokens.weight");
     rename(model, kPieces[3].module + ".weight_scale", "model.embed_tokens.weight_scale");
   });
-  expect_breaks(kCt, channel, "skip-list", kAll,
+  expect_breaks(kCt, channel, "ignore-list", kAll,
                 [](Model& model) { model.words().set("ignore", Json::array({"lm_head"})); });
   // The glob is no valid expression, and transformers treats it as one.
-  expect_breaks(kDs, block, "skip-list", "transformers vllm", [](Model& model) {
+  expect_breaks(kDs, block, "ignore-list", "transformers vllm", [](Model& model) {
     model.words().set("modules_to_not_convert",
                       Json::array({"lm_head", "layers.0.mlp.router", "*mlp.router"}));
   });
-  expect_breaks(kCt, channel, "skip-list-too-wide", kAll, [](Model& model) {
+  expect_breaks(kCt, channel, "ignore-list-too-wide", kAll, [](Model& model) {
     const_cast<Json&>(model.words()["ignore"]).push("re:.*down_proj");
   });
-  expect_breaks(kCt, channel, "said-scheme", kAll, [](Model& model) {
+  expect_breaks(kCt, channel, "declared-scheme", kAll, [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).set("strategy", "tensor");
   });
-  expect_breaks(kCt, preset("mxfp8"), "said-scheme", kAll, [](Model& model) {
+  expect_breaks(kCt, preset("mxfp8"), "declared-scheme", kAll, [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).remove("scale_dtype");
   });
 }
@@ -152,7 +153,7 @@ TEST(Verify, ALastBlockThatIsCutShort) {
 TEST(Verify, ANameThatOthersBeginWith) {
   Model model = make_model(kDs, preset("fp8-block"));
   const_cast<Json&>(model.words()["modules_to_not_convert"]).push("model.layers.0.mlp.gate");
-  EXPECT_EQ(verdict(model), "skip-list-too-wide:transformers");
+  EXPECT_EQ(verdict(model), "ignore-list-too-wide:transformers");
 }
 
 TEST(Verify, ExpertsThatTransformersCannotPutTogether) {
@@ -182,7 +183,7 @@ TEST(Verify, PatternsThatAreNone) {
                     Json::array({"lm_head", "model.layers.0.mlp.router", "re:(?=x)", "re:[z-a]",
                                  "re:(a*)*b", std::string(100'000, '('), 7, Json()}));
   EXPECT_EQ(verdict(model),
-            "skip-list:sglang skip-list:transformers skip-list:trtllm skip-list:vllm");
+            "ignore-list:sglang ignore-list:transformers ignore-list:trtllm ignore-list:vllm");
   for (const Finding& finding : findings_of(model))
     EXPECT_EQ(finding.severity, Severity::warning) << finding.message;
   model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // lookahead
