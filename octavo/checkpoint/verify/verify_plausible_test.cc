@@ -266,12 +266,12 @@ TEST(VerifyPlausible, CodesThatDoNotReach) {
       for (char& code : tensor.bytes) code = static_cast<char>((code & 0x80) | ((code & 0x7F) / 4));
     if (is_scale(name)) change_numbers(tensor, [](float) { return 1.0F; });
   }
-  EXPECT_EQ(size_findings(cast, {.loaders = {Loader::vllm}}).substr(0, 13), "warning reach");
+  EXPECT_EQ(size_findings(cast, {.loaders = {Loader::vllm}}).substr(0, 17), "warning magnitude");
   Model small = honest(kDs, preset("fp8-block"));
   for (char& code : small.tensors.at(kO + ".weight").bytes)  // three octaves are 24 codes
     code = static_cast<char>((code & 0x80) | std::max(0, (code & 0x7F) - 24));
   const std::string found = size_findings(small, {.loaders = {Loader::vllm}});
-  EXPECT_TRUE(found.starts_with("warning reach " + kO + ".weight: only 0 of 1 tiles")) << found;
+  EXPECT_TRUE(found.starts_with("warning magnitude " + kO + ".weight: only 0 of 1 tiles")) << found;
   // One of the tensors that share a scale is enough.
   Model shared = honest(kMo, preset("fp8"), [](std::vector<float>& values, const std::string& m) {
     if (m == kO)
@@ -290,7 +290,7 @@ TEST(VerifyPlausible, CodesOrScalesThatWereLost) {
     for (auto& [name, tensor] : model.tensors)
       if (name == kGate + ".weight" || name == kGate + ".weight_packed")
         std::fill(tensor.bytes.begin(), tensor.bytes.end(), '\0');
-    EXPECT_TRUE(size_findings(model).starts_with("error reach " + kGate))
+    EXPECT_TRUE(size_findings(model).starts_with("error magnitude " + kGate))
         << name_of(recipe.dialect);
   }
   Model block = honest(kMo, preset("nvfp4"));
