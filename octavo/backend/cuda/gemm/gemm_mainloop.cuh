@@ -18,7 +18,10 @@ __device__ __forceinline__ unsigned warp_uniform(unsigned number) {
 template <typename Kernel>
 struct GemmMainloop {
   static constexpr ScaleKind kScales = Kernel::kScales;
-  static constexpr int kSums = Kernel::kSums;
+  static constexpr int kSums = Kernel::kSums, kRowPasses = Kernel::kRowPasses;
+  static constexpr bool kAtEnd = kScales == ScaleKind::at_end;
+  using Runs = float (&)[Kernel::kRuns][kSums];
+  using Sums = float (&)[kRowPasses][kSums];
   const GemmPlan& plan;
   const GemmPipeline<Kernel>& pipeline;
   int lane;
@@ -143,6 +146,89 @@ struct GemmMainloop {
     }
     if (kReadsOn && !keeps) consumer_release(pipeline, stage, lane);
     wgmma_fence_operand(sums);  // before the next run is issued into the same registers
+  }
+
+  // Four stages at a time, with the next run of wgmma issued one stage ahead. No run is in flight
+  // across loop iterations: the compiler would otherwise serialize every wgmma.
+  __device__ __forceinline__ void promote_by_four(PipelineState<Kernel>& at, int& left, int& used,
+                                                  Runs runs, Sums sums) const {
+    constexpr int kAtOnce = 4;
+    for (; left >= kAtOnce; left -= kAtOnce) {
+      PipelineState<Kernel> ahead = at;
+      mbarrier_wait(pipeline.full_barrier(ahead.stage), ahead.phase);
+      issue(ahead.stage, 0, runs[0]);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j, at.next()) {
+        const bool last = j + 1 == kAtOnce && left == kAtOnce;
+        used = at.stage;
+        if (j + 1 < kAtOnce) {
+          ahead.next();
+          mbarrier_wait(pipeline.full_barrier(ahead.stage), ahead.phase);
+          issue(ahead.stage, 0, runs[(j + 1) % 2]);
+          promote<1>(at.stage, scales(at.stage, 0), false, runs[j % 2], sums[0]);
+        } else {
+          promote<0>(at.stage, scales(at.stage, 0), kAtEnd && last, runs[j % 2], sums[0]);
+        }
+      }
+    }
+  }
+
+  // One stage at a time. Two warpgroups keep the tensor cores busy only if each issues its next
+  // wgmma before the other's completes, so nothing may delay the issue. Hence with several row
+  // passes a warpgroup waits for the next full barrier and loads the next scales while its wgmma is
+  // in flight.
+  __device__ __forceinline__ void promote_one_by_one(PipelineState<Kernel>& at, int left, int& used,
+                                                     Runs runs, Sums sums) const {
+    constexpr bool kAhead = kRowPasses > 1;
+    RunScales now[kRowPasses], next[kRowPasses];
+    const auto load_scales = [&](int stage, auto& to) {
+#pragma unroll
+      for (int pass = 0; pass < kRowPasses; ++pass) to[pass] = scales(stage, pass);
+    };
+    if constexpr (kAhead) load_scales(at.stage, next);
+    bool next_is_full = false;
+    // Unrolling computes the addresses of the next stage while this one is promoted. Not where that
+    // needs more registers than there are.
+    constexpr bool kFewScales = kAtEnd || kScales == ScaleKind::by_row;
+    constexpr int kCopies = kRowPasses == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
+#pragma unroll kCopies
+    for (; left > 0; --left) {
+      if (!kAhead && !next_is_full) mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+      used = at.stage;
+      at.next();
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int pass = 0; pass < kRowPasses; ++pass) now[pass] = next[pass];
+      } else {
+        load_scales(used, now);
+      }
+#pragma unroll
+      for (int pass = 0; pass < kRowPasses; ++pass) {
+        const bool last = pass + 1 == kRowPasses;
+        issue(used, pass, runs[0]);
+        if (!kAhead) next_is_full = mbarrier_test_wait(pipeline.full_barrier(at.stage), at.phase);
+        if (kAhead && last && left > 1) {
+          mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+          load_scales(at.stage, next);
+        }
+        promote<0>(used, now[pass], !last || (kAtEnd && left == 1), runs[0], sums[pass]);
+      }
+    }
+  }
+
+  // The main loop: `left` blocks of K of one tile, at least one, into `sums`, which are zero or a
+  // partial tile's (`continues`). Returns the last stage, which is still held if it has the scales
+  // that are applied at the end.
+  __device__ __forceinline__ int multiply_tile(PipelineState<Kernel>& at, int left, bool continues,
+                                               Runs runs, Sums sums) const {
+    int used = at.stage;
+    if constexpr (Kernel::kNoPromotion) {
+      used = multiply_on(at, left, continues, sums[0]);
+      left = 0;
+    }
+    if constexpr (Kernel::kRuns == 2) promote_by_four(at, left, used, runs, sums);
+    promote_one_by_one(at, left, used, runs, sums);
+    return used;
   }
 };
 
