@@ -16,7 +16,7 @@ def row_of(row: dict, copy_rate: float) -> list[str]:
     bar = row["bar"]
     return [
         row["group"],
-        row["case"],
+        row["case"].replace(", both", ", rows and columns"),
         f"{row['gbps'] / 1000:.2f}",
         f"{row['of_copy']:.2f}",
         f"{bar:.2f}{' missed' if row['of_copy'] < bar else ''}" if bar > 0 else "",
