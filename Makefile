@@ -78,7 +78,7 @@ bench: bootstrap-bench package  ## measure; writes bench/results
 	cmake --preset release -DOCTAVO_BUILD_BENCH=ON
 	cmake --build --preset release
 	$(PYTHON) bench/run.py
-	$(PYTHON) bench/readme_table.py
+	$(PYTHON) -m bench.performance
 
 cuda: bootstrap-test  ## everything with the CUDA backend, tests too, in build/cuda (needs nvcc 13)
 	cmake --preset cuda -DOCTAVO_WERROR=$(WERROR)

@@ -1,12 +1,10 @@
 """The README's shell blocks: commands of the program run, targets of make exist. Its Python is run
-by python/tests/test_readme.py, its C++ by tests/readme; nothing else may stand in a block. And its
-measured numbers are those of the newest results."""
+by python/tests/test_readme.py, its C++ by tests/readme; nothing else may stand in a block."""
 
 from __future__ import annotations
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +49,3 @@ def test_shell_blocks(octavo):
         )
         assert done.returncode == 0, f"$ {line}\n{done.stderr}"
     assert programs == {"make", "octavo"}
-
-
-def test_measured_numbers_are_the_newest():
-    filled = runpy.run_path(str(ROOT / "bench" / "readme_table.py"))["filled"]
-    assert filled(README) == README, "out of date; run: python bench/readme_table.py"

@@ -1,0 +1,60 @@
+"""docs/performance.md as one text, and README.md with its two tables made anew."""
+
+from __future__ import annotations
+
+import re
+
+from . import attention, checkpoint, cpu, h200, h200_gemm, readme
+from .results import newest, on_h200, results, section
+
+TOP = (
+    "# Performance",
+    "<!-- Made by `python -m bench.performance` from bench/results; never edited by hand. -->",
+    "What was measured, on which machine and day, beside which rival, and with which command. A "
+    "rival runs in the same run, in turns with octavo, so that a busy machine slows both alike; "
+    "medians count. "
+    '"times" is how many times the rival\'s speed octavo has; below 1 the rival is faster. A "bar" '
+    "is what a case is held to; what misses it is counted. Numbers of one run compare with each "
+    "other; those of two machines or days do not.",
+    "`make bench` measures again on a CPU, `tools/gpu_check --only build,bench` and the programs "
+    "of `bench/cuda` on a Hopper GPU; the README of each question in `bench/` says how it is "
+    "timed. x86 has no kernels of its own yet and no figures: it runs the portable ones.",
+)
+
+
+def cpu_sections(question: str, write) -> list[str]:
+    return [write(result) for result in results(question) if result.machine != "h200"]
+
+
+def performance() -> str:
+    sections = [
+        section(*TOP),
+        "## CPU",
+        *cpu_sections("convert", cpu.conversions),
+        *cpu_sections("quantize", cpu.quantizers),
+        *cpu_sections("gemm", cpu.products),
+        *cpu_sections("attention", attention.attention),
+        *cpu_sections("attention-rates", attention.rates),
+        *cpu_sections("linear", cpu.layer),
+        checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
+        "## NVIDIA H200",
+        h200.memory_bound(on_h200("")),
+        h200_gemm.products(on_h200("products")),
+        h200_gemm.weights(on_h200("weights")),
+        h200_gemm.groups(on_h200("groups")),
+        h200_gemm.layer(on_h200("linear")),
+        h200_gemm.choices(on_h200("choices"), on_h200("shapes")),
+        attention.mean(newest("attention-mean"), on_h200("attention-mean-peers")),
+        cpu.error(newest("error")),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def filled(text: str) -> str:
+    """README.md with everything between its marks made anew."""
+    for mark, made in (("ARM", readme.arm()), ("H200", readme.h200())):
+        marked = re.compile(rf"(<!-- BEGIN {mark}\b.*?-->\n).*?(<!-- END {mark} -->)", re.S)
+        text, count = marked.subn(lambda found, made=made: found[1] + made + "\n" + found[2], text)
+        if count != 1:
+            raise ValueError(f"README.md has {count} tables marked {mark}, expected 1")
+    return text
