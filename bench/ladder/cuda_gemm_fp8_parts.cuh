@@ -2,6 +2,8 @@
 // of tiles, broadcast scales of B, and stream-K partial sums.
 #pragma once
 
+#include <cuda.h>
+
 #include "octavo/backend/cuda/gemm/stream_k_schedule.h"
 #include "octavo/backend/cuda/hopper/mbarrier.cuh"
 #include "octavo/backend/cuda/hopper/shared_memory.cuh"

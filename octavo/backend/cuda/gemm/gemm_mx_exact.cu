@@ -13,6 +13,7 @@
 #include "octavo/backend/cuda/gemm/gemm_group_lookup.cuh"
 #include "octavo/backend/cuda/gemm/gemm_plan.h"
 #include "octavo/backend/cuda/hopper/mma_sync.cuh"
+#include "octavo/backend/cuda/hopper/pdl.cuh"
 #include "octavo/backend/cuda/hopper/pdl_launch.h"
 #include "octavo/backend/cuda/quantize/mx_read.cuh"
 #include "octavo/backend/cuda/quantize/mx_rescale.cuh"

@@ -15,6 +15,12 @@
 #include "octavo/backend/cuda/gemm/fp4_decode.cuh"
 #include "octavo/backend/cuda/gemm/gemm_epilogue.cuh"
 #include "octavo/backend/cuda/gemm/stream_k_partial.cuh"
+#include "octavo/backend/cuda/hopper/cluster.cuh"
+#include "octavo/backend/cuda/hopper/mbarrier.cuh"
+#include "octavo/backend/cuda/hopper/pdl.cuh"
+#include "octavo/backend/cuda/hopper/setmaxnreg.cuh"
+#include "octavo/backend/cuda/hopper/shared_memory.cuh"
+#include "octavo/backend/cuda/hopper/tma.cuh"
 
 namespace octavo::cuda {
 
