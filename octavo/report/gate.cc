@@ -73,7 +73,7 @@ Gate parse_gate(const std::string& typed) {
   const std::string_view number = trimmed(all.substr(at + width));
   const auto [end, error] = std::from_chars(number.begin(), number.end(), gate.limit);
   if (error != std::errc{} || end != number.end() || !std::isfinite(gate.limit))
-    refuse("expected a number behind the ", gate.comparison);
+    refuse("expected a number after the ", gate.comparison);
   return gate;
 }
 
