@@ -80,7 +80,7 @@ TEST(Gemm, OperandsThatDoNotFitAreNamed) {
             "[gemm] B holds codes without scales; give a QuantizedTensor (quantized_from puts "
             "codes and scales together), or values");
   EXPECT_EQ(of(ones({2, 3}), ones({5, 3}), {.threads = -1}).substr(0, 24),
-            "[gemm] got threads = -1,");
+            "[gemm] got threads = -1;");
 }
 
 TEST(Gemm, TheWrongDirectionIsNamed) {

@@ -208,7 +208,7 @@ TEST_F(GemmCublasLtMessages, WhatFailedIsAskedAgain) {
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_EQ(notes_[0],
             "[gemm] cuBLASLt would be faster for a product, but declines it (no memory); "
-            "octavo's own kernels do it");
+            "octavo's kernels run it");
   fake_->answer = CUBLAS_STATUS_SUCCESS;
   ASSERT_TRUE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   expect_product(out, a, b, kNoScale);

@@ -97,7 +97,7 @@ TEST(Verify, ModeloptsListAsServersReadIt) {
   for (Json* const list : {&model.words(), &side(model)})
     const_cast<Json&>((*list)[list == &model.words() ? "ignore" : "exclude_modules"])
         .push("model.layers.0.mlp.gate");
-  EXPECT_EQ(verdict(model), "method:transformers ignore-list-too-wide:vllm");
+  EXPECT_EQ(verdict(model), "ignore-list-too-wide:vllm method:transformers");
   Model head = make_model(kMo, bf16_scaled("fp8-channel"));
   head.words().set("ignore", Json::array({"model.layers.0.mlp.router"}));
   side(head).set("exclude_modules", Json::array({"model.layers.0.mlp.router"}));
