@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import octavo.torch as te
 import torch
 
+import octavo.torch as te
 from octavo.recipe import CustomRecipe, DelayedScaling, Float8CurrentScaling, MXFP8BlockScaling
 
 B, H, G, S, D = 2, 4, 2, 24, 32

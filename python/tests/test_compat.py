@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+
+import octavo as ov
 from octavo.compat import (
     fp8_format,
     int32_to_bfloat16,
     round_to_fp8_represented_as_int8,
     undo_int8_fp8,
 )
-
-import octavo as ov
 
 
 def test_exported_at_the_top():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
-from octavo.compat import _scaled_mm  # noqa: E402
-
 import octavo as ov  # noqa: E402
+from octavo.compat import _scaled_mm  # noqa: E402
 
 E4M3, FP4 = torch.float8_e4m3fn, torch.float4_e2m1fn_x2
 ONE = torch.tensor(1.0)

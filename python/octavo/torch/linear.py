@@ -24,7 +24,6 @@ from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
-from octavo.torch.quantizers import Quantizer
 
 __all__ = ["Linear"]
 
