@@ -46,8 +46,8 @@ class AttentionChoice(NamedTuple):
     def _in_short(self) -> str:
         return (
             f"batch {self.batch}, head {self.head}, rows {self.first} to "
-            f"{self.first + self.count - 1}: {self.precision}, modelled error {self.predicted:.2g}, "
-            f"tolerance {self.tolerance:.2g}"
+            f"{self.first + self.count - 1}: {self.precision}, "
+            f"modelled error {self.predicted:.2g}, tolerance {self.tolerance:.2g}"
         )
 
 

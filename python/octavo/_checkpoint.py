@@ -62,7 +62,8 @@ def quantize_checkpoint(
     """
     if scale_rounding not in ("bf16", "none"):
         raise ValueError(
-            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}; expected 'bf16' or 'none'"
+            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}; "
+            "expected 'bf16' or 'none'"
         )
     if nonfinite not in ("error", "clamp"):
         raise ValueError(

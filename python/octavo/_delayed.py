@@ -46,7 +46,8 @@ def update_delayed(
     policy: what the history becomes: "max", "most_recent" or "ema" with its decay.
     margin: the largest value is divided by 2**margin.
     interval: new scales every so many calls.
-    stream: of a CUDA device, if the state is there and it is not torch's current one. Nothing waits.
+    stream: of a CUDA device, if the state is there and it is not torch's current one. Nothing
+        waits.
     """
     op = "update_delayed"
     address, arrays = _state((history, inv_scale, scale, calls), op, stream)

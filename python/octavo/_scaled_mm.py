@@ -118,7 +118,8 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
     array = describe(mat, f"{op}: mat_{name}")
     if not isinstance(array.kind, Format):
         raise TypeError(
-            f"[{op}] mat_{name} is {array.kind}; expected codes: a float8 dtype or float4_e2m1fn_x2; "
+            f"[{op}] mat_{name} is {array.kind}; "
+            "expected codes: a float8 dtype or float4_e2m1fn_x2; "
             + (
                 "say which with mat.view(dtype)"
                 if array.kind in ("uint8", "int8")
@@ -202,6 +203,6 @@ def _check_contraction(given: Any, op: str) -> None:
     dims = tuple(given) if isinstance(given, (tuple, list)) else given
     if dims not in ((), (1, 0), (1, -2), (-1, 0), (-1, -2)):
         raise ValueError(
-            f"[{op}] got contraction_dim = {dims}; expected () or (1, 0): columns of mat_a with rows "
-            "of mat_b; transpose what lies otherwise"
+            f"[{op}] got contraction_dim = {dims}; expected () or (1, 0): columns of mat_a with "
+            "rows of mat_b; transpose what lies otherwise"
         )

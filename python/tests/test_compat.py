@@ -292,7 +292,8 @@ class TestInt32ToBfloat16:
 
 
 def test_a_factor_of_many_bits_does_not_round_twice():
-    # k * f is just above the tie 1.0625 between 1.0 (0x38) and 1.125 (0x39), by less than float64 shows.
+    # k * f is just above the tie 1.0625 between 1.0 (0x38) and 1.125 (0x39), by less than float64
+    # shows.
     witnesses = 0
     for k in range(3, 400, 2):
         factor = 1.0625 / k

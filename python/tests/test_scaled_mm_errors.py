@@ -83,7 +83,8 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
             B,
             {"scale_recipe_a": "BlockWise1x128", "scale_a": torch.ones(1, 4)},
             ValueError,
-            "scale_a has shape (1, 4); expected (4, 1) for BlockWise1x128 of mat_a, which is 4 x 64",
+            "scale_a has shape (1, 4); expected (4, 1) for BlockWise1x128 of mat_a, "
+            "which is 4 x 64",
         ),
         (
             A,

@@ -43,7 +43,7 @@ def _dense(gradient: Any, op: str) -> Any:
         return gradient.dequantize()
     if isinstance(gradient, torch.Tensor) and gradient.layout != torch.strided:
         raise TypeError(
-            f"[{op}] got a gradient of layout {gradient.layout}; expected a strided one; convert it "
-            "with x.to_dense() where it is made"
+            f"[{op}] got a gradient of layout {gradient.layout}; expected a strided one; convert "
+            "it with x.to_dense() where it is made"
         )
     return gradient

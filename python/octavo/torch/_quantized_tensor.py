@@ -144,8 +144,8 @@ class QuantizedTensor(torch.Tensor):
                 if both is None:
                     raise RuntimeError(
                         f"[{type(self).__name__}] there is no {name} copy, and with these tiles "
-                        "it is not the transpose of the other one; quantize the values again with a "
-                        "quantizer that makes both"
+                        "it is not the transpose of the other one; quantize the values again with "
+                        "a quantizer that makes both"
                     )
                 self._content.codes, there = both, (True, True)
         if tuple(wanted) != there:

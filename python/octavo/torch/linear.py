@@ -208,8 +208,8 @@ class Linear(QuantizingModule):
                 )
             if target.dtype not in VALUES:
                 raise TypeError(
-                    f"[{_OP}] got {target.dtype} for a quantized weight; expected float64, float32, "
-                    "float16 or bfloat16"
+                    f"[{_OP}] got {target.dtype} for a quantized weight; expected float64, "
+                    "float32, float16 or bfloat16"
                 )
             if (target.device, target.dtype) != (weight.device, weight.dtype):
                 content = converted_content(weight, target.device, target.dtype)
