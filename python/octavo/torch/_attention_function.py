@@ -52,9 +52,9 @@ class Attend(torch.autograd.Function):
         bias = None if mask.bias is None else _bias(mask.bias, _OP)
         # Saved so that backward need not recompute it. Other precisions have rounded P in both.
         lse = None
-        if how.precision == "f32" and q.dtype == torch.float32 and q.device.type == "cpu":
-            if any(ctx.needs_input_grad[:3]):
-                lse = torch.empty(q.shape[:3], dtype=torch.float32)
+        on_cpu = q.dtype == torch.float32 and q.device.type == "cpu"
+        if how.precision == "f32" and on_cpu and any(ctx.needs_input_grad[:3]):
+            lse = torch.empty(q.shape[:3], dtype=torch.float32)
         sum_view = None if lse is None else TORCH.describe(lse, _OP)
         found = _octavo.attention_forward(
             *(source.view(value_kind(source, _OP)) for source in sources),
