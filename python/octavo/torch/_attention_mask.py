@@ -57,7 +57,8 @@ def window_of(given: Any, op: str) -> tuple[int, int]:
             f"[{op}] got window_size = {shown(given)}; expected numbers of at least -1, which is "
             "no limit, and at most 2**60"
         )
-    return tuple(given)  # type: ignore[return-value]
+    before, after = given
+    return before, after
 
 
 def mask_of(

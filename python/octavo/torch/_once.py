@@ -28,7 +28,7 @@ def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[...,
                 found = backward(ctx, *(_dense(gradient, op) for gradient in gradients))
             if not torch.is_grad_enabled():
                 return found
-            functions: Any = torch._C._functions  # type: ignore[attr-defined]
+            functions: Any = torch._C._functions
             raises = functions.DelayedError(text.encode(), len(found))
             return raises(*(one if one is None else one.detach().requires_grad_() for one in found))
 
