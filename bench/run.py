@@ -1,6 +1,7 @@
-"""Runs every question of bench/ and keeps what it printed: bench/results/<question>-<machine>-<date>.json.
+"""Runs every question of bench/ and keeps what it printed.
 
-A question is a folder with a run.py that takes --json FILE. Run one alone with `python -m bench.convert.run`.
+A question is a folder with a run.py that takes --json FILE, which is here
+bench/results/<question>-<machine>-<date>.json. Run one alone with `python -m bench.convert.run`.
 """
 
 from __future__ import annotations

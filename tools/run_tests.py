@@ -151,8 +151,9 @@ def package_stage() -> Count:
     return Count(passed=int(good), failed=int(not good))
 
 
-# NVPL, the BLAS in torch's builds for ARM, does not know some processors (a Neoverse V1 in a virtual
-# machine is one) and then never returns from a product. Its own variable names one that it knows.
+# NVPL, the BLAS in torch's builds for ARM, does not know some processors (a Neoverse V1 in a
+# virtual machine is one) and then never returns from a product. Its own variable names one that it
+# knows.
 ANOTHER_CPU = {"NVPL_BLAS_DEBUG_CPU_TYPE": "1"}
 PRODUCT = "import torch; a = torch.ones(64, 64); a @ a"
 

@@ -1,9 +1,9 @@
 """Counts the instructions that a call of attention executes, for CPUs that are not at hand.
 
-An emulator (qemu-aarch64, which has every extension) runs `bench_attention_call` and logs the blocks
-of instructions that it translates and executes. The difference between two numbers of queries, or
-of keys, is their cost: program start and the packing of keys for all queries cancel. A count is not
-a time: it does not say how many of them a core does in a cycle.
+An emulator (qemu-aarch64, which has every extension) runs `bench_attention_call` and logs the
+blocks of instructions that it translates and executes. The difference between two numbers of
+queries, or of keys, is their cost: program start and the packing of keys for all queries cancel. A
+count is not a time: it does not say how many of them a core does in a cycle.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from bench.attention.cases import (
     TURNS,
     Case,
 )
-from bench.common.peaks import begin_beside_torch
 from bench.common.interleave import in_turns
+from bench.common.peaks import begin_beside_torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -1,7 +1,10 @@
-"""How much memory do very many tensors take? python -m bench.checkpoint.many PROGRAM [--tensors 100000]
+"""How much memory do very many tensors take?
 
-Writes a checkpoint of small bf16 matrices in four files, quantizes it with the program and --json, and
-prints the peak of resident memory, the size of the JSON and the seconds. Nothing but Python is needed.
+    python -m bench.checkpoint.many PROGRAM [--tensors 100000]
+
+Writes a checkpoint of small bf16 matrices in four files, quantizes it with the program and --json,
+and prints the peak of resident memory, the size of the JSON and the seconds. Nothing but Python is
+needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A checkpoint of the shape of a Llama, of random weights: `python -m bench.checkpoint.model DIR`."""
+"""A checkpoint shaped like a Llama, of random weights: `python -m bench.checkpoint.model DIR`."""
 
 from __future__ import annotations
 

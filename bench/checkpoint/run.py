@@ -1,4 +1,7 @@
-"""How fast, and in how much memory, does a checkpoint become a quantized one? See README.md beside this file."""
+"""How fast, and in how much memory, does a checkpoint become a quantized one?
+
+See README.md beside this file.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +102,10 @@ def summary(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measured(source: pathlib.Path, out: pathlib.Path, recipe: str, turns: int) -> dict[str, object]:
-    """The sides are interleaved, so that all run under the same conditions; the median counts. A side that fails is
-    left out of later rounds, and the row says why."""
+    """The sides are interleaved, so that all run under the same conditions; the median counts.
+
+    A side that fails is left out of later rounds, and the row says why.
+    """
     samples: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
     for _ in range(turns):

@@ -1,7 +1,8 @@
 """The baseline: a plain torch and safetensors script, one tensor at a time, file by file.
 
-`python -m bench.checkpoint.torch_script SOURCE OUT RECIPE` quantizes every Linear's weight with plain torch operations
-into the tensors of compressed-tensors, and prints seconds without the imports.
+`python -m bench.checkpoint.torch_script SOURCE OUT RECIPE` quantizes every Linear's weight with
+plain torch operations into the tensors of compressed-tensors, and prints seconds without the
+imports.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def quantize(source: pathlib.Path, out: pathlib.Path, recipe: str) -> None:
     for path in sorted(source.glob("*.safetensors")):
         tensors: dict[str, torch.Tensor] = {}
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():
+            names = file.keys()
+            for name in names:
                 tensor = file.get_tensor(name)
                 if name.endswith("_proj.weight"):
                     module = name.removesuffix("weight")

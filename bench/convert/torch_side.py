@@ -1,4 +1,7 @@
-"""torch's side of a case: copy_ between tensors of the two dtypes. None where torch has no such dtype."""
+"""torch's side of a case: copy_ between tensors of the two dtypes.
+
+None where torch has no such dtype.
+"""
 
 from __future__ import annotations
 

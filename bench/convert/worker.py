@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from bench.common.memory import copy_of, empty
 from bench.common.interleave import in_turns
+from bench.common.memory import copy_of, empty
 from bench.common.workers import worker_threads
 from bench.convert import ml_dtypes_side, octavo_side, torch_side
 from bench.convert.cases import CASES, Case

@@ -186,7 +186,7 @@ def main() -> int:
             product = operands.product(m, n, k)
 
             def call_of(by_library: int, product=product):
-                def call():
+                def multiply():
                     problem = door.octavo_bench_gemm_by(
                         ctypes.byref(product), workspace.data_ptr(), workspace.numel(), stream,
                         by_library,
@@ -194,7 +194,7 @@ def main() -> int:
                     if problem:
                         raise RuntimeError(problem.decode())
 
-                return call
+                return multiply
 
             calls, errors = {}, {}
             for name, by_library in (("own", 0), ("library", 1)):

@@ -139,7 +139,8 @@ def main() -> int:
     ratios: dict[tuple[str, str], list[float]] = {}
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(
-        f"{'groups':<20}{'N,K':<11}{'by':<26}{'us':>9}{'TFLOPS':>8}{'x bf16':>8}{'x fp8':>8}{'error':>9}"
+        f"{'groups':<20}{'N,K':<11}{'by':<26}{'us':>9}"
+        f"{'TFLOPS':>8}{'x bf16':>8}{'x fp8':>8}{'error':>9}"
     )
     for case in cases():
         label = f"{case.name} {case.n},{case.k}"

@@ -17,7 +17,6 @@ import torch
 
 import octavo.torch as te
 
-
 STEPS = 5
 
 

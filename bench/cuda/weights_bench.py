@@ -58,8 +58,8 @@ def main() -> int:
             numbers = wide if kind == "bfloat16" else ov.dequantize(w, "bfloat16")
             out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
             calls = {
-                "octavo": lambda: ov.gemm(x, w, out=out),
-                "torch": lambda: torch.mm(x, numbers.t()),
+                "octavo": lambda x=x, w=w, out=out: ov.gemm(x, w, out=out),
+                "torch": lambda x=x, numbers=numbers: torch.mm(x, numbers.t()),
             }
             calls["octavo"]()
             rows = slice(0, min(8, m))
@@ -74,7 +74,8 @@ def main() -> int:
             ratio = timed["torch"] / timed["octavo"]
             print(
                 f"{kind:<12}{f'{m},{n},{k}':<20}{timed['torch'] * 1e3:>9.1f}"
-                f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{rate:>7.0f}{ratio:>7.2f}{error:>9.1e}",
+                f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{rate:>7.0f}"
+                f"{ratio:>7.2f}{error:>9.1e}",
                 flush=True,
             )
             results.append(

@@ -74,7 +74,8 @@ def main() -> int:
             "by_scale": errors,
         }
         print(
-            f"{name:<8}{format.mantissa_bits} mantissa bits {100 * least:6.2f} to {100 * most:.2f} %"
+            f"{name:<8}{format.mantissa_bits} mantissa bits "
+            f"{100 * least:6.2f} to {100 * most:.2f} %"
         )
     results["scaled"] = {}
     print("\nrelative error of the median row (values flushed to zero)")

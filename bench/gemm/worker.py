@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 
 import octavo as ov
+from bench.common.interleave import in_turns
 from bench.common.memory import copy_of, empty
 from bench.common.peaks import begin_beside_torch
-from bench.common.interleave import in_turns
 from bench.gemm import rivals
 from bench.gemm.cases import CASES, OUTPUTS, QUICK_SHAPES, RIVALS, SHAPES, Case
 

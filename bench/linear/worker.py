@@ -7,9 +7,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-import octavo.torch as te
 import torch
 
+import octavo.torch as te
 from bench.common.workers import worker_threads
 from octavo import _octavo
 from octavo.recipe import MXFP8BlockScaling

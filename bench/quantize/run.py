@@ -12,8 +12,8 @@ PER_TENSOR_CLAIM = 1.1  # per cent that MXFP8 was claimed to cost
 def print_row(row: dict) -> None:
     if "time_percent" in row:
         print(
-            f"{row['case']}: {row['time_percent']:+.1f} % time, {row['bytes_percent']:+.1f} % bytes "
-            f"(claimed elsewhere: {PER_TENSOR_CLAIM} %)",
+            f"{row['case']}: {row['time_percent']:+.1f} % time, "
+            f"{row['bytes_percent']:+.1f} % bytes (claimed elsewhere: {PER_TENSOR_CLAIM} %)",
             flush=True,
         )
         return

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 
 import octavo as ov
-from bench.common.memory import copy_of
 from bench.common.interleave import in_turns
+from bench.common.memory import copy_of
 from bench.common.workers import worker_threads
 from bench.quantize import rivals
 from bench.quantize.cases import CASES, Case

@@ -100,6 +100,6 @@ def embed(weights: dict, config: dict, tokenizer, sentences: list[str]) -> np.nd
     out = np.empty((len(sentences), config["hidden_size"]), np.float32)
     model = Bert(weights, config)
     for group in by_length.values():
-        places, tokens = zip(*group)
+        places, tokens = zip(*group, strict=True)
         out[list(places)] = model(np.array(tokens)).mean(axis=1)
     return out / np.linalg.norm(out, axis=1, keepdims=True)

@@ -12,6 +12,7 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 """
 
 from octavo import _octavo, compat, quantizers, recipe
+from octavo._align import Aligned, align_exponents, quantize_aligned
 from octavo._attention import AttentionChoice, AttentionReport, KVCache, attention
 from octavo._checkpoint import (
     compare_checkpoints,
@@ -26,7 +27,6 @@ from octavo._checkpoint_report import CheckpointReport, Finding, Findings, Limit
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
-from octavo._align import Aligned, align_exponents, quantize_aligned
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped
 from octavo._layout import from_layout, to_layout

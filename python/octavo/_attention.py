@@ -28,7 +28,7 @@ class AttentionChoice(NamedTuple):
     head: int
     first: int
     """The first row."""
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     precision: str
     n_eff: float
     """1 / sum of squared weights, of the sample row that is likely the most peaked; 2 if none was
@@ -46,8 +46,8 @@ class AttentionChoice(NamedTuple):
     def _in_short(self) -> str:
         return (
             f"batch {self.batch}, head {self.head}, rows {self.first} to "
-            f"{self.first + self.count - 1}: {self.precision}, modelled error {self.predicted:.2g}, "
-            f"tolerance {self.tolerance:.2g}"
+            f"{self.first + self.count - 1}: {self.precision}, "
+            f"modelled error {self.predicted:.2g}, tolerance {self.tolerance:.2g}"
         )
 
 
@@ -134,9 +134,9 @@ def attention(
     flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
     factor = _factor(softmax_scale, op)
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-    handles = [side.handle for side in operands]
+    q_handle, k_handle, v_handle = (side.handle for side in operands)
     first = operands[0]
-    shape = tuple(_octavo.attention_shape(*handles))
+    shape = tuple(_octavo.attention_shape(q_handle, k_handle, v_handle))
     target, is_callers = _target(first, shape, out, op)
     lse = None
     if return_lse:
@@ -144,7 +144,9 @@ def attention(
     left, right = _window(window, op)
     added = None if bias is None else _bias(bias, op)
     found = _octavo.attention(
-        *handles,
+        q_handle,
+        k_handle,
+        v_handle,
         target.view(target.kind),
         _name(precision, "precision", op),
         _tolerance(rtol, "rtol", op),
@@ -193,12 +195,11 @@ class KVCache:
         op = "KVCache"
         how = as_scaling(scaling, op)
         sizes = (batches, kv_heads, head_size, head_size if value_size is None else value_size)
-        self._handle = _octavo.KvCache(
-            *(integer(size, "a size", _MOST_TOKENS, op) for size in sizes),
-            how,
-            how,
-            integer(capacity, "capacity", _MOST_TOKENS, op),
+        batch_count, head_count, k_size, v_size = (
+            integer(size, "a size", _MOST_TOKENS, op) for size in sizes
         )
+        room = integer(capacity, "capacity", _MOST_TOKENS, op)
+        self._handle = _octavo.KvCache(batch_count, head_count, k_size, v_size, how, how, room)
         self._sizes, self._scaling = sizes, how
 
     def __repr__(self) -> str:
@@ -214,8 +215,8 @@ class KVCache:
         """The next tokens of every batch, or with counts the first so many of them of each."""
         op = "KVCache.append"
         arrays = [describe(k, f"{op}: k"), describe(v, f"{op}: v")]
-        views = [array.view(value_kind(array, op)) for array in arrays]
-        self._handle.append(*views, _lengths(counts, "counts", op))
+        k_view, v_view = (array.view(value_kind(array, op)) for array in arrays)
+        self._handle.append(k_view, v_view, _lengths(counts, "counts", op))
 
     def attend(
         self,
@@ -301,9 +302,10 @@ def _window(window: Any, op: str) -> tuple[int, int]:
         return -1, -1
     if not isinstance(window, tuple | list) or len(window) != 2:
         raise TypeError(f"[{op}] got window = {shown(window)}; expected (before, after), or None")
-    return tuple(  # type: ignore[return-value]
+    left, right = (
         -1 if side is None else integer(side, "window", _MOST_TOKENS, op) for side in window
     )
+    return left, right
 
 
 def _lengths(lengths: Any, name: str, op: str) -> list[int]:

@@ -62,7 +62,8 @@ def quantize_checkpoint(
     """
     if scale_rounding not in ("bf16", "none"):
         raise ValueError(
-            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}; expected 'bf16' or 'none'"
+            f"[quantize_checkpoint] got scale_rounding={scale_rounding!r}; "
+            "expected 'bf16' or 'none'"
         )
     if nonfinite not in ("error", "clamp"):
         raise ValueError(
@@ -87,17 +88,23 @@ def quantize_checkpoint(
         shard_bytes=checked.size(op, "shard_bytes", shard_bytes),
     )
     source = checked.path(op, "model", model)
-    work = {
-        "threads": checked.threads(op, threads),
-        "max_memory": checked.size(op, "max_memory", max_memory),
-        "resume": checked.flag(op, "resume", resume),
-        "progress": checked.called(op, progress),
-    }
+    threads = checked.threads(op, threads)
+    memory = checked.size(op, "max_memory", max_memory)
+    resume = checked.flag(op, "resume", resume)
+    progress = checked.called(op, progress)
     if checked.flag(op, "dry_run", dry_run):
         return CheckpointReport(Plan(_octavo.plan_checkpoint(source, options)))
     if out is None:
         raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
-    handle = _octavo.quantize_checkpoint(source, checked.path(op, "out", out), options, **work)
+    handle = _octavo.quantize_checkpoint(
+        source,
+        checked.path(op, "out", out),
+        options,
+        threads=threads,
+        max_memory=memory,
+        resume=resume,
+        progress=progress,
+    )
     return within(op, CheckpointReport(handle), limits)
 
 

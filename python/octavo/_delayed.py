@@ -3,7 +3,7 @@ caller's arrays, updated in place."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from octavo import _octavo
 from octavo._arrays import Array, describe, describe_out
@@ -18,7 +18,7 @@ def reset_delayed(
     """As before the first step: an empty history and scales of one. Arguments as update_delayed."""
     op = "reset_delayed"
     address, arrays = _state((history, inv_scale, scale, calls), op, stream)
-    _octavo.reset_delayed(*[_view(array, op) for array in arrays], stream=address)
+    _octavo.reset_delayed(*_views(arrays, op), stream=address)
     _wrote(arrays)
 
 
@@ -46,12 +46,13 @@ def update_delayed(
     policy: what the history becomes: "max", "most_recent" or "ema" with its decay.
     margin: the largest value is divided by 2**margin.
     interval: new scales every so many calls.
-    stream: of a CUDA device, if the state is there and it is not torch's current one. Nothing waits.
+    stream: of a CUDA device, if the state is there and it is not torch's current one. Nothing
+        waits.
     """
     op = "update_delayed"
     address, arrays = _state((history, inv_scale, scale, calls), op, stream)
     _octavo.update_delayed(
-        *[_view(array, op) for array in arrays],
+        *_views(arrays, op),
         format=as_format(format, op),
         policy=policy,
         margin=margin,
@@ -68,8 +69,10 @@ def _state(given: tuple[Any, ...], op: str, stream: Any) -> tuple[int, list[Arra
     return first.stream, [None if x is None else describe_out(x, first.family, op) for x in given]
 
 
-def _view(array: Array | None, op: str) -> View | None:
-    return None if array is None else array.view(value_type(array.kind, op))
+def _views(arrays: list[Array | None], op: str) -> tuple[View, View, View | None, View | None]:
+    """Of history, inv_scale, scale and calls; the bindings refuse None for the first two."""
+    views = tuple(None if x is None else x.view(value_type(x.kind, op)) for x in arrays)
+    return cast("tuple[View, View, View | None, View | None]", views)
 
 
 def _wrote(arrays: list[Array | None]) -> None:

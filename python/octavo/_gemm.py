@@ -173,7 +173,8 @@ def gemm_grouped(
     wanted = _wanted("float32" if out is None else out, op)
     if isinstance(wanted, Scaling):
         raise TypeError(
-            f"[{op}] got out = a scaling; expected a type of values or an array; quantize the result"
+            f"[{op}] got out = a scaling; expected a type of values or an array; "
+            "quantize the result"
         )
     sizes = [tuple(side.owner.shape) for side in (left, right)]
     if len(sizes[0]) != 2 or len(sizes[1]) != 3:

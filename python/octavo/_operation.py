@@ -317,7 +317,7 @@ def row_bytes(cols: int, format: Format) -> int:
     return (cols * format.bits + 7) // 8
 
 
-def integer(value: int, name: str, most: int, op: str) -> int:
+def integer(value: Any, name: str, most: int, op: str) -> int:
     """An argument that is an integer from 0 to most."""
     if type(value) is int and 0 <= value <= most:  # nearly always
         return value

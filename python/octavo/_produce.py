@@ -47,11 +47,13 @@ def layer_norm(
     """
     op = "layer_norm"
     source = describe(x, op, stream=stream)
-    # A named list keeps their memory alive until the work is done.
-    keep = [_vector(weight, op, "weight", stream), _vector(bias, op, "bias", stream)]
+    # Names keep their memory alive until the work is done.
+    weight_array, weight_view = _vector(weight, op, "weight", stream)
+    bias_array, bias_view = _vector(bias, op, "bias", stream)
     produced = _octavo.layer_norm(
         source.view(value_kind(source, op)),
-        *(view for _, view in keep),
+        weight_view,
+        bias_view,
         _number(eps, op),
         bool(zero_centred),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo import _octavo
 from octavo._arrays import Array, describe, describe_out
-from octavo._dtypes import VALUES, Kind, kind_name
+from octavo._dtypes import VALUES, kind_name
 from octavo._octavo import Format, Scaling
 from octavo._operation import MOST_THREADS, Counts, checked_out, integer, value_type
 from octavo._quantized import QuantizedTensor
@@ -74,11 +74,11 @@ def quantize(
         count=bool(counts),
         stream=source.stream,
     )
-    return (out, Counts(*found)) if counts else out
+    return out if found is None else (out, Counts(*found))
 
 
 def new_quantized(
-    source: Array, kind: Kind, scaling: Scaling, shape: tuple[int, ...] | None = None
+    source: Array, kind: str, scaling: Scaling, shape: tuple[int, ...] | None = None
 ) -> QuantizedTensor:
     """Memory for the quantization of an array: where the array is, and from its library's pool.
     shape: where it is not the array's."""
@@ -149,7 +149,7 @@ def requantize(
         handle, made, threads=threads, count=bool(counts), stream=address
     )
     result = QuantizedTensor(made, family, address)
-    return (result, Counts(*found)) if counts else result
+    return result if found is None else (result, Counts(*found))
 
 
 def transposed(q: QuantizedTensor) -> QuantizedTensor:
@@ -180,7 +180,7 @@ def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, 
     return family.take(codes), family.take(scale)
 
 
-def _fp8_in_pool(source: Array, kind: Kind) -> tuple[Any, Any]:
+def _fp8_in_pool(source: Array, kind: str) -> tuple[Any, Any]:
     """fp8_quantize into memory of the library's own: dimensions in the order of memory and back."""
     repeats = any(
         size > 1 and step == 0 for size, step in zip(source.shape, source.strides, strict=True)
@@ -215,9 +215,9 @@ def as_scaling(scaling: Any, op: str) -> Scaling:
     )
 
 
-def value_kind(array: Array, op: str) -> Kind:
+def value_kind(array: Array, op: str) -> str:
     kind = array.kind
-    if kind in VALUES:
+    if isinstance(kind, str) and kind in VALUES:
         return kind
     if isinstance(kind, Format):
         raise TypeError(

@@ -108,7 +108,8 @@ def gemm_error(
     used = [_used(a_used, op, "a_used"), _used(b_used, op, "b_used")]
     if result is None:
         result = product(
-            *used,
+            used[0],
+            used[1],
             op,
             out="float32",
             accumulator=accumulator,

@@ -116,12 +116,14 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
     if isinstance(mat, QuantizedTensor):
         raise TypeError(f"[{op}] mat_{name} is a QuantizedTensor; use gemm, which knows its scales")
     array = describe(mat, f"{op}: mat_{name}")
-    if not isinstance(array.kind, Format):
+    format = array.kind
+    if not isinstance(format, Format):
         raise TypeError(
-            f"[{op}] mat_{name} is {array.kind}; expected codes: a float8 dtype or float4_e2m1fn_x2; "
+            f"[{op}] mat_{name} is {format}; "
+            "expected codes: a float8 dtype or float4_e2m1fn_x2; "
             + (
                 "say which with mat.view(dtype)"
-                if array.kind in ("uint8", "int8")
+                if format in ("uint8", "int8")
                 else "quantize it first, or use gemm for values"
             )
         )
@@ -138,7 +140,7 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
             + ("expected rows that are contiguous" if name == "a" else "expected them along K")
             + ("" if name == "a" else ": pass w.t() of weights [N, K / 2]")
         )
-    return Matrix(name, array, array.kind, rows, depth)
+    return Matrix(name, array, format, rows, depth)
 
 
 def _product(
@@ -202,6 +204,6 @@ def _check_contraction(given: Any, op: str) -> None:
     dims = tuple(given) if isinstance(given, (tuple, list)) else given
     if dims not in ((), (1, 0), (1, -2), (-1, 0), (-1, -2)):
         raise ValueError(
-            f"[{op}] got contraction_dim = {dims}; expected () or (1, 0): columns of mat_a with rows "
-            "of mat_b; transpose what lies otherwise"
+            f"[{op}] got contraction_dim = {dims}; expected () or (1, 0): columns of mat_a with "
+            "rows of mat_b; transpose what lies otherwise"
         )

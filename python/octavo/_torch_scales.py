@@ -168,8 +168,8 @@ def _swizzle(given: Any, name: str, op: str) -> str:
     text = "NO_SWIZZLE" if given is None else getattr(given, "name", given)
     if text not in _SWIZZLES:
         raise ValueError(
-            f"[{op}] got swizzle_{name} = {text!r}; expected {' or '.join(_SWIZZLES)} (a SwizzleType "
-            "of torch, or its name)"
+            f"[{op}] got swizzle_{name} = {text!r}; expected {' or '.join(_SWIZZLES)} "
+            "(a SwizzleType of torch, or its name)"
         )
     return str(text)
 

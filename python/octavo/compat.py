@@ -56,8 +56,8 @@ def fp8_format(n_mantissa: int) -> Format:
     """The 8-bit format with this many mantissa bits, 0 to 6; this module begins with a table."""
     if isinstance(n_mantissa, int) and not 0 <= n_mantissa < len(_FORMATS):
         raise ValueError(
-            f"[fp8_format] got n_mantissa = {n_mantissa}; expected 0 to 6: eight bits are one of sign, "
-            "n of mantissa and at least one of exponent"
+            f"[fp8_format] got n_mantissa = {n_mantissa}; expected 0 to 6: eight bits are one of "
+            "sign, n of mantissa and at least one of exponent"
         )
     return named_format(_FORMATS[integer(n_mantissa, "n_mantissa", 31, "fp8_format")])
 
@@ -193,9 +193,9 @@ def _factor(scaling_factor: Any, op: str) -> float:
 def _product_to_odd(wide: np.ndarray[Any, Any], factor: float) -> np.ndarray[Any, Any]:
     """wide * factor, rounded to odd, so that encoding it rounds as if the product were exact.
 
-    The factor is cut into 26 and 27 bits; products with values of 24 bits (float32 and narrower) are
-    then exact, and the error of their sum is exact too (Knuth's TwoSum). Where there is one, the sum
-    is moved toward zero if it lies beyond the product, and its last bit is set.
+    The factor is cut into 26 and 27 bits; products with values of 24 bits (float32 and narrower)
+    are then exact, and the error of their sum is exact too (Knuth's TwoSum). Where there is one,
+    the sum is moved toward zero if it lies beyond the product, and its last bit is set.
     """
     mantissa, exponent = math.frexp(factor)
     high = math.ldexp(float(math.floor(math.ldexp(mantissa, 26))), exponent - 26)

@@ -85,7 +85,7 @@ class Quantizer:
             count=bool(counts),
             stream=source.stream,
         )
-        return (out, Counts(*found)) if counts else out
+        return out if found is None else (out, Counts(*found))
 
     __call__ = quantize
 
@@ -115,8 +115,12 @@ class Float8Quantizer(Quantizer):
         read = describe(inv_scale, op)
         self._amax: Array = describe_out(amax, read.family, op)
         self._inv_scale: Array = read  # both keep the memory alive
-        views = [array.view(value_type(array.kind, op)) for array in (read, self._amax)]
-        made = _octavo.Float8Quantizer(*views, as_format(format, op), rowwise, columnwise)
+        scale_view, amax_view = (
+            array.view(value_type(array.kind, op)) for array in (read, self._amax)
+        )
+        made = _octavo.Float8Quantizer(
+            scale_view, amax_view, as_format(format, op), rowwise, columnwise
+        )
         super().__init__(made)
 
     @property
@@ -222,6 +226,8 @@ class MXFP8Quantizer(Quantizer):
 class NVFP4Quantizer(Quantizer):
     """e4m3 scales of tiles of 1 x 16, or of 16 x 16 (two_dimensional), and one float32. with_rht:
     the columnwise copy is Hadamard-transformed; rht_signs are Transformer Engine's if not given."""
+
+    _handle: _octavo.NVFP4Quantizer
 
     def __init__(
         self,

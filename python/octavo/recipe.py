@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from octavo import _octavo
 from octavo._arguments import flag, flags, function_or_none, real, whole, wrong_type
 from octavo._last_made import LastMade
 from octavo.quantizers import Quantizer
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "CustomRecipe",
@@ -163,14 +166,21 @@ class Recipe:
         made.__dict__.update(self.__dict__)
         return made
 
+    def _all_fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(cast("DataclassInstance", self))  # as derived classes are
+
     def _names(self) -> list[str]:
-        return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return [field.name for field in self._all_fields()]
 
     def _fields(self) -> dict[str, Any]:
         return {name: self._plain(name, getattr(self, name)) for name in self._names()}
 
     def _plain(self, name: str, value: Any) -> Any:
-        wanted = {"format": Format, "quant": QParams, "gemm": MMParams}
+        wanted: dict[str, type[Format | QParams | MMParams]] = {
+            "format": Format,
+            "quant": QParams,
+            "gemm": MMParams,
+        }
         self._check_plain(name, value)
         kind = next((wanted[part] for part in name.split("_") if part in wanted), None)
         if kind is None or value is None:
@@ -181,11 +191,13 @@ class Recipe:
             )
         if isinstance(value, Format):
             return value.name
-        return value.use_split_accumulator if kind is MMParams else dataclasses.astuple(value)
+        if isinstance(value, MMParams):
+            return value.use_split_accumulator
+        return dataclasses.astuple(value)
 
     def _check_plain(self, name: str, value: Any) -> None:
         """Fields whose default is a number, a text or True or False are such."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        fields = self._all_fields()
         default = next(field.default for field in fields if field.name == name)
         op = type(self).__name__
         if isinstance(default, bool):
@@ -262,7 +274,9 @@ def _window(amaxes: list[float]) -> Any:
     earlier steps from the oldest on. A tensor of torch's, whose layers are the ones that ask."""
     ordered = [amaxes[-1], *amaxes[:-1]]
     torch = sys.modules.get("torch")
-    return np.float32(ordered) if torch is None else torch.tensor(ordered, dtype=torch.float32)
+    if torch is None:
+        return np.array(ordered, np.float32)
+    return torch.tensor(ordered, dtype=torch.float32)
 
 
 def _number(value: float) -> Any:

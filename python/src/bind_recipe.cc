@@ -285,7 +285,7 @@ void bind_recipe(nb::module_& module) {
       .def_prop_ro("fp8_mha", &Recipe::fp8_mha)
       .def(
           "__eq__", [](const Recipe& self, const Recipe& other) { return self == other; },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__str__", [](const Recipe& self) { return to_string(self); });
   module.def("recipe_predicates", &predicates, nb::arg("name"),
              "What recipes of the class of this name are: the predicates that hold.");

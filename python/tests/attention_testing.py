@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-import octavo.torch as te
 import torch
 
+import octavo.torch as te
 from octavo.recipe import CustomRecipe, DelayedScaling, Float8CurrentScaling, MXFP8BlockScaling
 
 B, H, G, S, D = 2, 4, 2, 24, 32
+SOFTMAX_SCALE = 1 / math.sqrt(D)
 FP8 = {
     "delayed": DelayedScaling(fp8_dpa=True, amax_history_len=4),
     "current": Float8CurrentScaling(fp8_dpa=True),
@@ -33,7 +34,7 @@ def heads_first(x, layout="sbhd"):
     return x.permute(1, 2, 0, 3) if layout == "sbhd" else x.permute(0, 2, 1, 3)
 
 
-def exact(q, k, v, hidden=None, added=0.0, scale=1 / math.sqrt(D)):
+def exact(q, k, v, hidden=None, added=0.0, scale=SOFTMAX_SCALE):
     """Of [batch, heads, tokens, size], in float64."""
     q, k, v = (x.double() for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))

@@ -1,8 +1,9 @@
 """octavo.attention against torch in float64, and as a replacement of torch's own."""
 
 import numpy as np
-import octavo as ov
 import pytest
+
+import octavo as ov
 
 torch = pytest.importorskip("torch", reason="the other side of these comparisons")
 sdpa = torch.nn.functional.scaled_dot_product_attention

@@ -55,7 +55,7 @@ def test_quantize_and_inspect(model, tmp_path):
     done, total, seconds, name = seen[-1]
     assert done == total and seconds > 0 and isinstance(name, str)
     with pytest.raises(AttributeError):
-        report.nothing
+        _ = report.nothing
 
 
 def test_print_shows_the_worst_tensors(model, tmp_path):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+
+import octavo as ov
 from octavo.compat import (
     fp8_format,
     int32_to_bfloat16,
     round_to_fp8_represented_as_int8,
     undo_int8_fp8,
 )
-
-import octavo as ov
 
 
 def test_exported_at_the_top():
@@ -293,7 +292,8 @@ class TestInt32ToBfloat16:
 
 
 def test_a_factor_of_many_bits_does_not_round_twice():
-    # k * f is just above the tie 1.0625 between 1.0 (0x38) and 1.125 (0x39), by less than float64 shows.
+    # k * f is just above the tie 1.0625 between 1.0 (0x38) and 1.125 (0x39), by less than float64
+    # shows.
     witnesses = 0
     for k in range(3, 400, 2):
         factor = 1.0625 / k

@@ -11,9 +11,9 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from cuda_testing import needs_cuda, same  # noqa: E402
-from octavo.compat import _scaled_mm  # noqa: E402
 
 import octavo as ov  # noqa: E402
+from octavo.compat import _scaled_mm  # noqa: E402
 
 pytestmark = needs_cuda
 

@@ -51,8 +51,8 @@ def test_error_of_another_shape_is_refused(values):
         ov.error(values, values)
 
 
-# Seed of the claim that MXFP8 has 0.5 % error: three mantissa bits have 2.6 % at any scale, and what
-# block scales buy is that it stays so where one scale for the tensor fails.
+# Seed of the claim that MXFP8 has 0.5 % error: three mantissa bits have 2.6 % at any scale, and
+# what block scales buy is that it stays so where one scale for the tensor fails.
 def test_local_scales_matter_where_rows_differ(values):
     wide = values * np.exp2(np.linspace(-24, 0, values.shape[0], dtype=np.float32))[:, None]
     errors = {name: ov.error(wide, ov.quantize(wide, name), rows=True) for name in ("fp8", "mxfp8")}

@@ -12,11 +12,11 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # pytest's importlib mode does not
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 from exact_product import HALF_ULP, bound, unpacked_fp4  # noqa: E402
-from octavo._torch_scales import by_shape  # noqa: E402
-from octavo.compat import _scaled_mm  # noqa: E402
 
 import octavo as ov  # noqa: E402
 from octavo import _scaled_mm as inside  # noqa: E402
+from octavo._torch_scales import by_shape  # noqa: E402
+from octavo.compat import _scaled_mm  # noqa: E402
 
 E4M3, E5M2, FP4 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float4_e2m1fn_x2
 SHAPES = [(1, 1, 1), (5, 7, 33), (16, 48, 64), (33, 130, 257)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
-from octavo.compat import _scaled_mm  # noqa: E402
-
 import octavo as ov  # noqa: E402
+from octavo.compat import _scaled_mm  # noqa: E402
 
 E4M3, FP4 = torch.float8_e4m3fn, torch.float4_e2m1fn_x2
 ONE = torch.tensor(1.0)
@@ -84,7 +83,8 @@ F = torch.zeros(4, 32, dtype=torch.uint8).view(FP4)
             B,
             {"scale_recipe_a": "BlockWise1x128", "scale_a": torch.ones(1, 4)},
             ValueError,
-            "scale_a has shape (1, 4); expected (4, 1) for BlockWise1x128 of mat_a, which is 4 x 64",
+            "scale_a has shape (1, 4); expected (4, 1) for BlockWise1x128 of mat_a, "
+            "which is 4 x 64",
         ),
         (
             A,

@@ -8,9 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
-import octavo.torch as te  # noqa: E402
-
 import octavo as ov  # noqa: E402
+import octavo.torch as te  # noqa: E402
 from octavo import quantizers as qs  # noqa: E402
 from octavo.recipe import (  # noqa: E402
     DelayedScaling,

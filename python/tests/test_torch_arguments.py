@@ -10,9 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
-import octavo.torch as te  # noqa: E402
-
 import octavo as ov  # noqa: E402
+import octavo.torch as te  # noqa: E402
 from octavo import quantizers as qs  # noqa: E402
 from octavo.recipe import CustomRecipe, DelayedScaling, MXFP8BlockScaling  # noqa: E402
 
@@ -362,14 +361,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    "op, make, name, value; expected",
+    "op, make, name, value, expected",
     [(op, make, *case) for op, (make, cases) in WRONG.items() for case in cases],
 )
-def test_wrong_types_are_named(op, make, name, value, wanted):
+def test_wrong_types_are_named(op, make, name, value, expected):
     with pytest.raises(TypeError) as caught:
         make(**{name: value})
     text = str(caught.value)
-    assert text.startswith(f"[{op}] got {name} = ") and f"expected {wanted}" in text
+    assert text.startswith(f"[{op}] got {name} = ") and f"expected {expected}" in text
 
 
 def test_integers_of_numpy_are_integers():

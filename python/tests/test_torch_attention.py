@@ -14,7 +14,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # pytest's importlib mode does not
-import octavo.torch as te  # noqa: E402
 from attention_testing import (  # noqa: E402
     FP8,
     B,
@@ -31,6 +30,7 @@ from attention_testing import (  # noqa: E402
 )
 
 import octavo as ov  # noqa: E402
+import octavo.torch as te  # noqa: E402
 from octavo import quantizers as qs  # noqa: E402
 from octavo.recipe import (  # noqa: E402
     CustomRecipe,

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # pytest's importlib mode does not
-import octavo.torch as te  # noqa: E402
 from attention_testing import (  # noqa: E402
     FP8,
     B,
@@ -27,6 +26,8 @@ from attention_testing import (  # noqa: E402
     inputs,
     layer,
 )
+
+import octavo.torch as te  # noqa: E402
 
 K = 30
 SUMS = {
@@ -143,12 +144,28 @@ def test_softmax_scale_and_sizes_of_values():
     check(out, exact(*(heads_first(x) for x in (q, k, v)), scale=0.5))
 
 
-NAMES = (
-    "num_attention_heads kv_channels num_gqa_groups attention_dropout qkv_format attn_mask_type "
-    "window_size sequence_parallel tp_size get_rng_state_tracker tp_group layer_number "
-    "attention_type cp_group cp_global_ranks cp_stream cp_comm_type softmax_scale softmax_type "
-    "return_max_logit"
-).split()
+NAMES = [
+    "num_attention_heads",
+    "kv_channels",
+    "num_gqa_groups",
+    "attention_dropout",
+    "qkv_format",
+    "attn_mask_type",
+    "window_size",
+    "sequence_parallel",
+    "tp_size",
+    "get_rng_state_tracker",
+    "tp_group",
+    "layer_number",
+    "attention_type",
+    "cp_group",
+    "cp_global_ranks",
+    "cp_stream",
+    "cp_comm_type",
+    "softmax_scale",
+    "softmax_type",
+    "return_max_logit",
+]
 
 
 def test_arguments_are_transformer_engine_s():

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # pytest's importlib mode does not
-import octavo.torch as te  # noqa: E402
 from attention_testing import FP8, in_scope, inputs, layer  # noqa: E402
+
+import octavo.torch as te  # noqa: E402
 
 
 def test_what_is_saved_is_codes():

@@ -15,9 +15,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # pytest's importlib mode does not
-import octavo.torch as te  # noqa: E402
 from attention_testing import FP8, in_scope, inputs, layer  # noqa: E402
 
+import octavo.torch as te  # noqa: E402
 from octavo.recipe import DelayedScaling, MXFP8BlockScaling  # noqa: E402
 
 LARGEST = torch.tensor(448.0)  # torch divides numbers by tensors otherwise than tensors by tensors

@@ -9,7 +9,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo.recipe import DelayedScaling  # noqa: E402
 
 SIZE = 64

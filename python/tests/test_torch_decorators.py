@@ -9,7 +9,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo import _octavo  # noqa: E402
 from octavo.recipe import DelayedScaling, MXFP8BlockScaling, NVFP4BlockScaling  # noqa: E402
 

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo.recipe import CustomRecipe, DelayedScaling  # noqa: E402
 
 

@@ -10,6 +10,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
+from octavo.recipe import (  # noqa: E402
+    DelayedScaling,
+    Float8BlockScaling,
+    MXFP8BlockScaling,
+)
 from octavo.torch import (  # noqa: E402
     Float8BlockQuantizer,
     Float8Quantizer,
@@ -19,12 +24,6 @@ from octavo.torch import (  # noqa: E402
     is_fp8_block_scaling_available,
     is_mxfp8_available,
     quantized_model_init,
-)
-
-from octavo.recipe import (  # noqa: E402
-    DelayedScaling,
-    Float8BlockScaling,
-    MXFP8BlockScaling,
 )
 
 device = "cpu"

@@ -10,9 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
-import octavo.torch as te  # noqa: E402
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop  # noqa: E402
 
+import octavo.torch as te  # noqa: E402
 from octavo._arrays_torch import TorchFamily  # noqa: E402
 from octavo.recipe import DelayedScaling, MXFP8BlockScaling  # noqa: E402
 

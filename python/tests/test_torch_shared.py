@@ -13,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo.recipe import DelayedScaling, NVFP4BlockScaling  # noqa: E402
 
 

@@ -10,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo.recipe import DelayedScaling, MXFP8BlockScaling  # noqa: E402
 
 STATE = [f"scaling_{way}.{part}" for way in ("fwd", "bwd") for part in ("amax_history", "scale")]

@@ -51,8 +51,9 @@ class Cuda:
 def cuda(monkeypatch):
     cuda = Cuda()
     for name in ("empty", "empty_like"):
+        made = getattr(torch, name)
 
-        def make(*args, _made=getattr(torch, name), **options):
+        def make(*args, _made=made, **options):
             cuda.seen.append(cuda.current)
             return _made(*args, **options)
 
@@ -66,7 +67,7 @@ def cuda(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "expected"), [(CURRENT, CURRENT), (96, 96), (0, 0), (1, 0), (2, 2)]
 )
-def test_memory_is_of_the_stream_that_writes_it(cuda, given, wanted):
+def test_memory_is_of_the_stream_that_writes_it(cuda, given, expected):
     TORCH.empty("float32", (4,), 0, given)
     address, owner = TORCH.allocator(0, given)(16)
     assert address == owner.data_ptr() and owner.nbytes == 16
@@ -74,7 +75,7 @@ def test_memory_is_of_the_stream_that_writes_it(cuda, given, wanted):
     owner.cuda, owner.stream = 0, given
     TORCH.new("float32", (2, 3), owner, "test")
     assert TORCH.new("float32", (2, 3), owner, "test", like=owner).strides == owner.strides
-    assert cuda.seen == [wanted] * 4
+    assert cuda.seen == [expected] * 4
     assert cuda.current == CURRENT
     assert cuda.entered == (0 if given == CURRENT else 4)  # the current one costs nothing
 

@@ -7,7 +7,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
-
 from octavo.recipe import MXFP8BlockScaling  # noqa: E402
 
 

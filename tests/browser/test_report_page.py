@@ -125,7 +125,8 @@ def test_fits_and_is_quiet(browser, page, width, dark):
 def test_before_and_after_can_be_compared(browser, page):
     shown = browser.open(page.as_uri())
     boxes = shown.evaluate(
-        "[...document.querySelectorAll('.hist')].slice(0, 6).map(h => [...h.querySelectorAll('figure')]"
+        "[...document.querySelectorAll('.hist')].slice(0, 6)"
+        ".map(h => [...h.querySelectorAll('figure')]"
         ".slice(0, 2).map(f => [f.querySelector('figcaption').textContent.split(':')[0],"
         " f.querySelector('svg').getAttribute('viewBox'), f.querySelector('.ends').textContent]))"
     )

@@ -1,4 +1,4 @@
-"""Whole checkpoints on the command line: quantize, verify, convert, dequantize, compare, inspect."""
+"""Checkpoints on the command line: quantize, verify, convert, dequantize, compare, inspect."""
 
 from __future__ import annotations
 

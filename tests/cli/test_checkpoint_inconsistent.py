@@ -147,7 +147,8 @@ def test_verify_lists_everything_in_json_and_collapses_on_a_terminal(octavo):
     shapes = {f["tensor"] for f in found["findings"] if f["rule"] == "shapes"}
     assert len(shapes) == 25 * 9 + 3  # nothing is cut off
     assert {f["message"] for f in found["findings"] if f["rule"] == "config"} == {
-        "config.json says num_attention_heads 7 does not divide hidden_size 512, and there is no head_dim"
+        "config.json says num_attention_heads 7 does not divide hidden_size 512, "
+        "and there is no head_dim"
     }
 
 

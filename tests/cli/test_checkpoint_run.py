@@ -1,4 +1,4 @@
-"""How a long run on a checkpoint behaves: what it shows, what it survives, what it refuses to trust."""
+"""A long run on a checkpoint: what it shows, what it survives, what it refuses to trust."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tree(folder):
 
 
 def test_bar_on_a_terminal(octavo):
-    """Bytes, rate, time left and a tensor, in one line that is drawn over and cleared at the end."""
+    """Bytes, rate, time left and a tensor, in a line that is drawn over and cleared at the end."""
     slow_model(octavo)
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))

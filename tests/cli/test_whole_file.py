@@ -15,7 +15,7 @@ MANY = 1 << 22
 
 
 def default_signals():
-    """The program leaves signals ignored that it was started with ignored (nohup); here none are."""
+    """The program leaves signals ignored that were ignored at its start (nohup); here none are."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""Small checkpoints made from nothing: a writer of safetensors files, and a Llama of random weights."""
+"""Small checkpoints from nothing: a writer of safetensors files, and a Llama of random weights."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ of them, tensor by tensor, with its config files.
     make peers && .venv-peers/bin/python tests/conformance/generate_checkpoint_modelopt.py
 
 The model's weights are random with a few outliers and a row of zeros. FP8 with one scale per tensor
-is exported from an F32 model and from a BF16 model, where ModelOpt rounds quotients to BF16 before it
-encodes them. Scales of activations are left out: they come from data, not from weights.
+is exported from an F32 model and from a BF16 model, where ModelOpt rounds quotients to BF16 before
+it encodes them. Scales of activations are left out: they come from data, not from weights.
 """
 
 import json

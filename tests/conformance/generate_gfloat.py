@@ -51,13 +51,13 @@ def main():
             for rounding, mode in choices.items():
                 rounded = round_ndarray(info, values, mode, sat=overflow == "saturate")
                 for row in runs(encode_ndarray(info, rounded), nan | np.isnan(rounded)):
-                    rows[name, *row].append(f"{rounding}:{overflow}")
+                    rows[(name, *row)].append(f"{rounding}:{overflow}")
         for bits, draw in STOCHASTIC:
             draws = np.full(values.shape, draw, dtype=np.int64)
             random = {"srbits": draws, "srnumbits": bits}
             rounded = round_ndarray(info, values, RoundMode.StochasticFastest, sat=True, **random)
             for row in runs(encode_ndarray(info, rounded), nan):
-                rows[name, *row].append(f"stochastic/{bits}/{draw}:saturate")
+                rows[(name, *row)].append(f"stochastic/{bits}/{draw}:saturate")
     path = pathlib.Path(__file__).resolve().parent / "gfloat.tsv"
     with open(path, "w", encoding="ascii") as out:
         out.write("# bf16 casts of gfloat 0.5.2; written by generate_gfloat.py.\n")

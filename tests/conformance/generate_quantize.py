@@ -3,9 +3,10 @@
 
 quantize_peers/ has two implementations. A *peer* calls a library's own functions (torchao
 0.18.0, gfloat 0.5.2, ModelOpt 0.47.0). A *formula* is docs/numerics/peer-arith.md in numpy, written
-apart from the libraries and from octavo. Every row is tried on both, and the count of differences is printed: zero
-says that the page is right. Transformer Engine needs a GPU, so its rows come from the formulas
-alone; with --te-source the pure PyTorch references in its source are tried too (finite inputs).
+apart from the libraries and from octavo. Every row is tried on both, and the count of differences
+is printed: zero says that the page is right. Transformer Engine needs a GPU, so its rows come from
+the formulas alone; with --te-source the pure PyTorch references in its source are tried too (finite
+inputs).
 
 A row: name, preset, element format, tile, scale format, rule, input type, rows, cols, input bits,
 scale bits, tensor scale bits or "-", codes. Everything is row-major hex; codes are not packed; a

@@ -110,12 +110,14 @@ def rows():
         ("empty", b""), ("escaped_nul", rb"\u0000"), ("path", b"../../etc/passwd"),
         ("two_bytes", "\u00e9".encode()), ("four_bytes", "\U0001f600".encode()),
         ("surrogate_pair", rb"\ud83d\ude00"), ("all_escapes", rb"\"\\\/\b\f\n\r\t\u00E9"),
-        ("delete", b"\x7f"), ("lone_high_surrogate", rb"\ud800"), ("lone_low_surrogate", rb"\udc00"),
+        ("delete", b"\x7f"), ("lone_high_surrogate", rb"\ud800"),
+        ("lone_low_surrogate", rb"\udc00"),
         ("high_then_text", rb"\ud800x"), ("high_then_high", rb"\ud800\ud800"),
         ("high_then_escape", rb"\ud800\n"), ("unknown_escape", rb"\q"), ("short_escape", rb"\u12"),
         ("bad_hex", rb"\u12g4"), ("signed_hex", rb"\u+123"), ("raw_newline", b"\n"),
         ("raw_nul", b"\0"), ("latin_1", b"\xe9"), ("cut_utf8", b"\xf0\x9f\x98"),
-        ("overlong_2", b"\xc0\xaf"), ("overlong_3", b"\xe0\x80\xaf"), ("overlong_4", b"\xf0\x80\x80\xaf"),
+        ("overlong_2", b"\xc0\xaf"), ("overlong_3", b"\xe0\x80\xaf"),
+        ("overlong_4", b"\xf0\x80\x80\xaf"),
         ("utf8_surrogate", b"\xed\xa0\x80"), ("beyond_unicode", b"\xf4\x90\x80\x80"),
         ("continuation", b"\x80"), ("html", b"<script>alert(1)</script>"), ("long", b"n" * 300),
     ]:  # fmt: skip
@@ -123,8 +125,8 @@ def rows():
     # Metadata.
     for name, value in [
         ("empty", "{}"), ("null", "null"), ("text", '{"format":"pt"}'), ("number", '{"a":1}'),
-        ("nested", '{"a":{"b":"c"}}'), ("null_inside", '{"a":null}'), ("list_inside", '{"a":["b"]}'),
-        ("list", "[]"), ("string", '"a"'), ("true", "true"),
+        ("nested", '{"a":{"b":"c"}}'), ("null_inside", '{"a":null}'),
+        ("list_inside", '{"a":["b"]}'), ("list", "[]"), ("string", '"a"'), ("true", "true"),
     ]:  # fmt: skip
         yield f"metadata_{name}", file(f'{{"__metadata__":{value}}}', 0)
     yield "metadata_last", file(f'{{"a":{tensor()},"__metadata__":{{"b":"c"}}}}')
@@ -162,11 +164,13 @@ def rows():
     yield "duplicate_escaped", file(rf'{{"a":{tensor()},"\u0061":{tensor()}}}')
     # Unknown fields.
     for name, value in [
-        ("words", '[true,false,null,{},[],"",-1.5e+3,0.0,1E5]'), ("cut_word", "tru"), ("nan", "NaN"),
-        ("infinity", "Infinity"), ("no_fraction", "1."), ("no_integer", ".5"), ("no_exponent", "1e"),
-        ("minus", "-"), ("plus", "+1"), ("leading_zero", "-01"), ("hex", "0x1"), ("nothing", ""),
-        ("huge", "1e999"), ("minus_huge", "-1e309"), ("tiny", "1e-999"), ("zero_huge", "0e99999999999"),
-        ("many_nines", "9" * 400), ("nines", "9" * 300), ("small_times_large", "0." + "0" * 400 + "1e500"),
+        ("words", '[true,false,null,{},[],"",-1.5e+3,0.0,1E5]'), ("cut_word", "tru"),
+        ("nan", "NaN"), ("infinity", "Infinity"), ("no_fraction", "1."), ("no_integer", ".5"),
+        ("no_exponent", "1e"), ("minus", "-"), ("plus", "+1"), ("leading_zero", "-01"),
+        ("hex", "0x1"), ("nothing", ""),
+        ("huge", "1e999"), ("minus_huge", "-1e309"), ("tiny", "1e-999"),
+        ("zero_huge", "0e99999999999"), ("many_nines", "9" * 400), ("nines", "9" * 300),
+        ("small_times_large", "0." + "0" * 400 + "1e500"),
         ("small", "0." + "0" * 400 + "1"), ("large_times_small", "1" + "0" * 400 + "e-300"),
         ("lone_surrogate", r'"\udc00"'), ("raw_tab", '"\t"'), ("trailing_comma", "[1,]"),
         ("object_comma", '{"a":1,}'), ("closed_wrong", "[1}"), ("number_key", "{1:1}"),
@@ -180,8 +184,9 @@ def rows():
     yield "never_closed", unknown("[" * 3000)
     # Numbers.
     for name, number in [
-        ("minus", "-1"), ("minus_zero", "-0"), ("float", "1.0"), ("exponent", "1e0"), ("string", '"1"'),
-        ("null", "null"), ("true", "true"), ("leading_zero", "01"), ("nested", "[1]"),
+        ("minus", "-1"), ("minus_zero", "-0"), ("float", "1.0"), ("exponent", "1e0"),
+        ("string", '"1"'), ("null", "null"), ("true", "true"), ("leading_zero", "01"),
+        ("nested", "[1]"),
         ("2_to_64", "18446744073709551616"), ("2_to_64_plus_1", "18446744073709551617"),
     ]:  # fmt: skip
         yield f"size_{name}", one(shape=f"[{number}]")

@@ -40,8 +40,8 @@ def outermost(symbol: str) -> str | None:
     """`octavo::Tensor::data() const` -> `Tensor`; None if it is not of namespace octavo."""
     for prefix in PREFIXES:
         symbol = symbol.removeprefix(prefix)
-    # A function template's demangled name begins with its return type. Namespaces within octavo have
-    # names in lower case, types do not.
+    # A function template's demangled name begins with its return type. Namespaces within octavo
+    # have names in lower case, types do not.
     found = re.match(r"(?:[^(]*[ &*])?octavo::(?:[a-z]\w*::)*(\w+)", symbol)
     if not found:
         return None

@@ -3,8 +3,9 @@
     check_isa_symbols.py --nm PROGRAM --special OBJECT... --common OBJECT...
 
 An inline function or template instance that several objects define is kept once by the linker, and
-which copy that is, is chance. If an object compiled with extra -march flags defines one that a common
-object defines too, a program may run the special copy on a machine without those instructions.
+which copy that is, is chance. If an object compiled with extra -march flags defines one that a
+common object defines too, a program may run the special copy on a machine without those
+instructions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -11,6 +11,7 @@ from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._attention import _bias
 from octavo._gemm import _operand
+from octavo._octavo import View
 from octavo._quantize import value_kind
 from octavo.torch._attention_mask import Mask
 from octavo.torch._checkpoint import scales_for
@@ -52,12 +53,15 @@ class Attend(torch.autograd.Function):
         bias = None if mask.bias is None else _bias(mask.bias, _OP)
         # Saved so that backward need not recompute it. Other precisions have rounded P in both.
         lse = None
-        if how.precision == "f32" and q.dtype == torch.float32 and q.device.type == "cpu":
-            if any(ctx.needs_input_grad[:3]):
-                lse = torch.empty(q.shape[:3], dtype=torch.float32)
+        on_cpu = q.dtype == torch.float32 and q.device.type == "cpu"
+        if how.precision == "f32" and on_cpu and any(ctx.needs_input_grad[:3]):
+            lse = torch.empty(q.shape[:3], dtype=torch.float32)
         sum_view = None if lse is None else TORCH.describe(lse, _OP)
+        q_view, k_view, v_view = (source.view(value_kind(source, _OP)) for source in sources)
         found = _octavo.attention_forward(
-            *(source.view(value_kind(source, _OP)) for source in sources),
+            q_view,
+            k_view,
+            v_view,
             state.handle,
             training=how.trains,
             precision=how.precision,
@@ -120,14 +124,22 @@ class Attend(torch.autograd.Function):
         # Named lists keep their memory alive until the work is done.
         operands = [_operand(x, _OP, "an input", None) for x in inputs]
         given = heads_of[how.layout](d_out).contiguous()
-        views = [_operand(x, _OP, "a gradient", None) for x in (given, *into)]
+        gradients = [_operand(x, _OP, "a gradient", None) for x in (given, *into)]
+        q_handle, k_handle, v_handle = (side.handle for side in operands)
+        d_out_view, d_q, d_k, d_v = (cast(View, side.handle) for side in gradients)
         if forward:
             forward[0] = heads_of[how.layout](forward[0]).contiguous()
         results = [TORCH.describe(x, _OP) for x in forward]
         mask = _arguments(how.mask)
         bias = None if added is None else _bias(added, _OP)
         _octavo.attention_backward(
-            *(side.handle for side in (*operands, *views)),
+            q_handle,
+            k_handle,
+            v_handle,
+            d_out_view,
+            d_q,
+            d_k,
+            d_v,
             how.fp8_precision if ctx.kinds else how.precision,
             **mask,
             softmax_scale=how.softmax_scale,

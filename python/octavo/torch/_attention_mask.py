@@ -54,10 +54,11 @@ def window_of(given: Any, op: str) -> tuple[int, int]:
         raise wrong_type(op, "window_size", given, "(before, after), two integers, or None")
     if min(given) < -1 or max(given) > _MOST_TOKENS:
         raise ValueError(
-            f"[{op}] got window_size = {shown(given)}; expected numbers of at least -1, which is no "
-            "limit, and at most 2**60"
+            f"[{op}] got window_size = {shown(given)}; expected numbers of at least -1, which is "
+            "no limit, and at most 2**60"
         )
-    return tuple(given)  # type: ignore[return-value]
+    before, after = given
+    return before, after
 
 
 def mask_of(
@@ -118,8 +119,8 @@ def _from_sums(
         counts = one.diff().tolist()
         if one[0] != 0:
             raise ValueError(
-                f"[{op}] got {name} that begins with {int(one[0])}; expected 0: what stands there is "
-                "the sum of all lengths before"
+                f"[{op}] got {name} that begins with {int(one[0])}; expected 0: what stands there "
+                "is the sum of all lengths before"
             )
         if any(not 0 <= count <= most for count in counts):
             raise ValueError(
@@ -135,7 +136,8 @@ def _from_masks(
     pair = masks if isinstance(masks, tuple | list) else (masks, masks)
     if len(pair) != 2:
         raise ValueError(
-            f"[{op}] got {len(pair)} attention masks; expected one, or one for queries and one for keys"
+            f"[{op}] got {len(pair)} attention masks; "
+            "expected one, or one for queries and one for keys"
         )
     found = []
     for one, most in zip(pair, shape[2:], strict=True):

@@ -74,11 +74,16 @@ def _forward(
     cache: _octavo.WeightCache,
 ) -> tuple[_octavo.Tensor, _octavo.LinearSaved]:
     source = TORCH.describe(x, _OP)
-    is_codes = isinstance(weight, QuantizedTensor)
+    own_x = _octavo.Tensor.borrow(source.view(value_kind(source, _OP)), source.obj)
+    own_weight: _octavo.Tensor | _octavo.QuantizedTensor
+    if isinstance(weight, QuantizedTensor):
+        own_weight, made_with = weight.quantized._handle, weight._content.made_with
+    else:
+        own_weight, made_with = shared(weight, _OP), None
     return _octavo.linear_forward(
-        _octavo.Tensor.borrow(source.view(value_kind(source, _OP)), source.obj),
-        weight.quantized._handle if is_codes else shared(weight, _OP),
-        weight._content.made_with if is_codes else None,
+        own_x,
+        own_weight,
+        made_with,
         None if bias is None else shared(bias, _OP),
         needs=(needs[0], needs[1], needs[2] and bias is not None),
         training=training,

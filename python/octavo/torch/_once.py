@@ -28,7 +28,7 @@ def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[...,
                 found = backward(ctx, *(_dense(gradient, op) for gradient in gradients))
             if not torch.is_grad_enabled():
                 return found
-            functions: Any = torch._C._functions  # type: ignore[attr-defined]
+            functions: Any = torch._C._functions
             raises = functions.DelayedError(text.encode(), len(found))
             return raises(*(one if one is None else one.detach().requires_grad_() for one in found))
 
@@ -43,7 +43,7 @@ def _dense(gradient: Any, op: str) -> Any:
         return gradient.dequantize()
     if isinstance(gradient, torch.Tensor) and gradient.layout != torch.strided:
         raise TypeError(
-            f"[{op}] got a gradient of layout {gradient.layout}; expected a strided one; convert it "
-            "with x.to_dense() where it is made"
+            f"[{op}] got a gradient of layout {gradient.layout}; expected a strided one; convert "
+            "it with x.to_dense() where it is made"
         )
     return gradient

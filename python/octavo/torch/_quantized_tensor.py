@@ -56,8 +56,9 @@ class _Content:
     def copied(self) -> _Content:
         """For an independent tensor. The requantizer of a layer's weight uses the layer's state."""
         made = copy.copy(self)
-        if hasattr(self.requantizer, "copied"):
-            made.requantizer = self.requantizer.copied()
+        requantizer = self.requantizer
+        if requantizer is not None and hasattr(requantizer, "copied"):
+            made.requantizer = requantizer.copied()
         return made
 
     @property
@@ -72,16 +73,16 @@ class QuantizedTensor(torch.Tensor):
 
     _content: _Content
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # torch's own idiom
 
     @staticmethod
     def __new__(cls: Any, content: _Content, requires_grad: bool = False) -> Any:
         codes = content.codes
-        self = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        self = torch.Tensor._make_wrapper_subclass(
             cls,
             codes.shape,
             dtype=torch_dtype(codes._handle.source),
-            device=codes.device,
+            device=torch.device(codes.device),
             requires_grad=requires_grad,
         )
         self._content = content
@@ -94,7 +95,7 @@ class QuantizedTensor(torch.Tensor):
     def data(self) -> QuantizedTensor:
         """The same codes without gradients. New values that are assigned are quantized; they are
         copied, not shared."""
-        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined]  # a C descriptor
 
     @data.setter
     def data(self, values: torch.Tensor) -> None:
@@ -112,11 +113,11 @@ class QuantizedTensor(torch.Tensor):
         return self._content.codes
 
     @property
-    def nbytes(self) -> int:  # type: ignore[override]
+    def nbytes(self) -> int:  # type: ignore[override]  # torch: an attribute
         """Of codes and scales, all copies together."""
         return self._content.codes.nbytes
 
-    def dequantize(self, *, dtype: torch.dtype | None = None) -> torch.Tensor:  # type: ignore[override]
+    def dequantize(self, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The values; gradients flow through."""
         return _aten._to_copy.default(self, dtype=dtype or self.dtype)
 
@@ -144,8 +145,8 @@ class QuantizedTensor(torch.Tensor):
                 if both is None:
                     raise RuntimeError(
                         f"[{type(self).__name__}] there is no {name} copy, and with these tiles "
-                        "it is not the transpose of the other one; quantize the values again with a "
-                        "quantizer that makes both"
+                        "it is not the transpose of the other one; quantize the values again with "
+                        "a quantizer that makes both"
                     )
                 self._content.codes, there = both, (True, True)
         if tuple(wanted) != there:
@@ -225,7 +226,7 @@ class QuantizedTensor(torch.Tensor):
             "codes; use dequantize()"
         )
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # mypy drops names
         return f"{type(self).__name__}({self._content.codes!r})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedTensor:
@@ -240,7 +241,9 @@ class QuantizedTensor(torch.Tensor):
         return _restored, (type(self), kept, self.requires_grad, is_parameter(self))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch passes cls
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         first = args[0] if args else None
         if isinstance(first, QuantizedTensor):
@@ -264,7 +267,7 @@ def is_parameter(tensor: torch.Tensor) -> bool:
 
 def _keep_parameter(of: torch.Tensor, to: torch.Tensor) -> None:
     if is_parameter(of):
-        to._is_param = True  # type: ignore[attr-defined]
+        to._is_param = True
 
 
 def _restored(cls: Any, kept: Any, requires_grad: bool, parameter: bool) -> QuantizedTensor:
@@ -272,7 +275,7 @@ def _restored(cls: Any, kept: Any, requires_grad: bool, parameter: bool) -> Quan
     codes, recipe, values = kept
     made: QuantizedTensor = cls(_Content(codes, None, recipe, values), requires_grad)
     if parameter:
-        made._is_param = True  # type: ignore[attr-defined]
+        made._is_param = True
     return made
 
 

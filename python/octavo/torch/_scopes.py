@@ -8,7 +8,7 @@ import copy
 import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -213,14 +213,14 @@ def _check_flag(op: str, name: str, value: Any) -> None:
 
 def _reducer(
     group: Any, op: str, name: str = "amax_reduction_group"
-) -> Callable[[list[float]], list[float]] | None:
+) -> Callable[[Sequence[float]], list[float]] | None:
     if group is None:
         return None
     kind = getattr(torch.distributed, "ProcessGroup", None)
     if not callable(group) and not (kind is not None and isinstance(group, kind)):
         raise wrong_type(op, name, group, "a group of torch.distributed, a function, or None")
 
-    def reduce(amaxes: list[float]) -> list[float]:
+    def reduce(amaxes: Sequence[float]) -> list[float]:
         numbers = torch.tensor(amaxes, dtype=torch.float32)
         if callable(group):
             group(numbers)

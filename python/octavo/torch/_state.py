@@ -151,8 +151,12 @@ class ModuleState:
             if all(part is None for part in parts):
                 continue
             arrays = [None if saved is None else TORCH.describe(saved, key) for saved in parts]
+            history, inv_scale = (
+                None if one is None else one.view(value_kind(one, key)) for one in arrays
+            )
             made.restore(
-                *(None if one is None else one.view(value_kind(one, key)) for one in arrays),
+                history,
+                inv_scale,
                 TORCH.stream(self.device.index or 0 if self.device.type == "cuda" else -1),
             )
             for part in _PARTS:
@@ -196,9 +200,10 @@ def _allocator(device: torch.device) -> Any:
 
 def _list_of(made: _octavo.QuantizerSet) -> list[Quantizer]:
     found = [of_handle(made.at(slot)) for slot in range(len(made))]
-    if made.amax_history is None:
+    own_history, own_inv_scale = made.amax_history, made.inv_scale
+    if own_history is None or own_inv_scale is None:
         return found
-    history, inv_scale = TORCH.take(made.amax_history), TORCH.take(made.inv_scale)
+    history, inv_scale = TORCH.take(own_history), TORCH.take(own_inv_scale)
     for slot, quantizer in enumerate(found):
         if isinstance(quantizer, Float8Quantizer):
             quantizer.scale = inv_scale[slot : slot + 1]

@@ -15,7 +15,7 @@ class ValuesView(torch.Tensor):
 
     _plain: torch.Tensor
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # torch's own idiom
 
     @staticmethod
     def __new__(cls: Any, plain: torch.Tensor) -> Any:
@@ -26,7 +26,7 @@ class ValuesView(torch.Tensor):
     def __init__(self, plain: torch.Tensor) -> None:
         super().__init__()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # mypy drops names
         return repr(self._plain)
 
     def tolist(self) -> Any:
@@ -48,7 +48,9 @@ class ValuesView(torch.Tensor):
         return self._plain.__reduce_ex__(protocol)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch passes cls
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         refuse_writes(func, args, kwargs)
         plain = tree_map(plain_values, (args, kwargs))

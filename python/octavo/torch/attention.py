@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -11,6 +11,7 @@ from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
 from octavo._attention import _bias, attention
 from octavo._gemm import _operand
+from octavo._octavo import View
 from octavo.torch._once import differentiable_once
 from octavo.torch._saved import Layout
 
@@ -56,11 +57,19 @@ class _Attention(torch.autograd.Function):
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
         # Named lists keep their memory alive until the work is done.
         operands = [_operand(x.detach(), op, "an input", None) for x in (q, k, v)]
-        views = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
+        gradient_operands = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
+        q_handle, k_handle, v_handle = (side.handle for side in operands)
+        d_out_view, d_q, d_k, d_v = (cast(View, side.handle) for side in gradient_operands)
         forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
+        out_view, lse_view = (one.view("float32") for one in forward) if forward else (None, None)
         _octavo.attention_backward(
-            *(side.handle for side in operands),
-            *(side.handle for side in views),
+            q_handle,
+            k_handle,
+            v_handle,
+            d_out_view,
+            d_q,
+            d_k,
+            d_v,
             ctx.how["precision"],
             ctx.causal,
             False,
@@ -70,7 +79,8 @@ class _Attention(torch.autograd.Function):
             [],
             ctx.how["softmax_scale"],
             None if bias is None else _bias(bias, op).view("float32"),
-            *(one.view("float32") for one in forward),
+            out_view,
+            lse_view,
         )
         return (*into, None, None, None)
 
@@ -141,7 +151,7 @@ def scaled_dot_product_attention(
             f"[{op}] query has {query.shape[-3]} heads and key {key.shape[-3]}; "
             "say enable_gqa=True to let heads share keys"
         )
-    how = {
+    how: dict[str, Any] = {
         "precision": precision,
         "rtol": rtol,
         "atol": atol,

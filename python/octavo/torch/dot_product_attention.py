@@ -111,8 +111,8 @@ class DotProductAttention(QuantizingModule):
             )
         if self.num_attention_heads % groups:
             raise ValueError(
-                f"[{_OP}] got num_attention_heads = {self.num_attention_heads}; expected a multiple "
-                f"of num_gqa_groups = {groups}"
+                f"[{_OP}] got num_attention_heads = {self.num_attention_heads}; expected a "
+                f"multiple of num_gqa_groups = {groups}"
             )
         if layer_number is not None:
             whole(layer_number, "layer_number", _OP)
@@ -234,7 +234,8 @@ class DotProductAttention(QuantizingModule):
                 x = x.to(torch.get_autocast_dtype(x.device.type))
             if x.dtype not in VALUES:
                 raise TypeError(
-                    f"[{_OP}] got {name} of {x.dtype}; expected float64, float32, float16 or bfloat16"
+                    f"[{_OP}] got {name} of {x.dtype}; "
+                    "expected float64, float32, float16 or bfloat16"
                 )
             made.append(x.permute(1, 2, 0, 3) if layout == "sbhd" else x.permute(0, 2, 1, 3))
         if made[0].numel() == 0 or made[1].numel() == 0:
@@ -253,8 +254,8 @@ def _choice(given: Any, name: str, choices: tuple[str, ...]) -> str:
         raise wrong_type(_OP, name, given, f"one of {', '.join(choices)}")
     if given not in choices:
         raise ValueError(
-            f"[{_OP}] got {name} = {shown(given)}; expected one of {', '.join(choices)}; others are "
-            "not offered"
+            f"[{_OP}] got {name} = {shown(given)}; expected one of {', '.join(choices)}; others "
+            "are not offered"
         )
     return given
 
@@ -271,15 +272,16 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
         raise wrong_type(_OP, "core_attention_bias", bias, "a torch tensor")
     if not bias.is_floating_point():
         raise TypeError(
-            f"[{_OP}] got core_attention_bias of {bias.dtype}; expected floating point, which is added "
-            "to scores; a mask of torch.bool is attention_mask, with attn_mask_type='arbitrary'"
+            f"[{_OP}] got core_attention_bias of {bias.dtype}; expected floating point, which is "
+            "added to scores; a mask of torch.bool is attention_mask, with "
+            "attn_mask_type='arbitrary'"
         )
     if bias.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(f"[{_OP}] core_attention_bias requires a gradient, which it has none of")
     if bias.dtype == torch.float64:
         raise TypeError(
-            f"[{_OP}] got core_attention_bias of torch.float64; expected float32, which it is added "
-            "in; cast it with .float()"
+            f"[{_OP}] got core_attention_bias of torch.float64; expected float32, which it is "
+            "added in; cast it with .float()"
         )
     return bias.detach().float()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -24,7 +24,6 @@ from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
-from octavo.torch.quantizers import Quantizer
 
 __all__ = ["Linear"]
 
@@ -168,7 +167,7 @@ class Linear(QuantizingModule):
 
     def _first_weight(self, values: torch.Tensor) -> torch.Tensor:
         enabled, preserve, recipe = _octavo.current_model_init()
-        if not enabled:
+        if not enabled or recipe is None:
             return values
         source = TORCH.describe(values, _OP)
         handle = self._state.handle.first_weight(
@@ -209,12 +208,13 @@ class Linear(QuantizingModule):
                 )
             if target.dtype not in VALUES:
                 raise TypeError(
-                    f"[{_OP}] got {target.dtype} for a quantized weight; expected float64, float32, "
-                    "float16 or bfloat16"
+                    f"[{_OP}] got {target.dtype} for a quantized weight; expected float64, "
+                    "float32, float16 or bfloat16"
                 )
             if (target.device, target.dtype) != (weight.device, weight.dtype):
                 content = converted_content(weight, target.device, target.dtype)
-                weight = torch.nn.Parameter(type(weight)(content), weight.requires_grad)
+                kind = cast("type[QuantizedTensor]", type(weight))
+                weight = torch.nn.Parameter(kind(content), weight.requires_grad)
             gradient = self.weight.grad
             weight.grad = None if gradient is None else fn(gradient)
             self._parameters["weight"] = None
@@ -240,8 +240,10 @@ class Linear(QuantizingModule):
                 load_weight(self.weight, parts)
                 state_dict[prefix + "weight"] = self.weight
         requantizer = getattr(getattr(self.weight, "_content", None), "requantizer", None)
-        anew = isinstance(requantizer, WeightQuantizer)
-        with requantizer.fitting_anew() if anew else contextlib.nullcontext():
+        anew: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if isinstance(requantizer, WeightQuantizer):
+            anew = requantizer.fitting_anew()
+        with anew:
             super()._load_from_state_dict(state_dict, prefix, *args)
         if self.weight.device != self._state.device:  # assigned
             self._replace_state(self._state.moved(self.weight.device))

@@ -73,7 +73,7 @@ class Quantizer(quantizers.Quantizer):
         """The quantizer of new values of the tensors it makes."""
         return self
 
-    def quantize(  # type: ignore[override]
+    def quantize(  # type: ignore[override]  # Transformer Engine's arguments
         self, tensor: torch.Tensor, *, out: QuantizedTensor | None = None
     ) -> QuantizedTensor:
         """Codes and scales of a tensor, through which gradients go as if it were the tensor itself;
@@ -157,7 +157,7 @@ class Quantizer(quantizers.Quantizer):
         if (there.format.name, there.tile) != (makes.format.name, makes.tile):
             raise ValueError(f"[{op}] got out with {there}; expected {makes}")
 
-    __call__ = quantize
+    __call__ = quantize  # type: ignore[assignment]  # as quantize itself
 
     def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
         """Codes and scales without a tensor around them."""
@@ -176,6 +176,7 @@ class Float8Quantizer(Quantizer):
     becomes the maximum of itself and their largest magnitude. Both are used where they lie."""
 
     makes = Float8Tensor
+    amax_history: torch.Tensor  # of a layer's quantizer alone
 
     def __init__(
         self,
