@@ -11,6 +11,7 @@
 #include "octavo/exec/place_internal.h"
 #include "octavo/nn/linear_internal.h"
 #include "octavo/ops/gemm.h"
+#include "octavo/ops/gemm_run_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
@@ -85,17 +86,12 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
   const std::int64_t n = b.shape()[b.shape().rank() - 2];
   matrix.shape = {element_count(shape) / n, n};
   matrix.strides = dense_strides(matrix.shape, dtype, {}, false);
-  try {
-    gemm_into(a, b, matrix, options);
-  } catch (const Error& error) {
-    // A device that failed, or has no memory, is the caller's to know of (ErrorCode::device).
-    if (device.kind == DeviceKind::cpu || error.code() != ErrorCode::unsupported) throw;
-    multiply_on_host(a, b, matrix, options);
-    if (run.log != nullptr)
-      run.log->once(
-          text("[Linear] the backend of ", to_string(device),
-               " does not offer a product; the host does it, with copies there and back, slowly"));
-  }
+  if (gemm_into_if_offered(a, b, matrix, options)) return out;
+  multiply_on_host(a, b, matrix, options);
+  if (run.log != nullptr)
+    run.log->once(
+        text("[Linear] the backend of ", to_string(device),
+             " does not offer a product; the host does it, with copies there and back, slowly"));
   return out;
 }
 

@@ -49,15 +49,19 @@ void for_each_position(const Shape& lead, Visit&& visit) {
   }
 }
 
-void multiply(const Operand& a_operand, const Operand& b_operand, const NamedView& result,
-              const GemmOptions& options) {
+// A device's backend that does not offer the product: an error, or the result false with nothing
+// written.
+enum class NotOffered { fails, is_told };
+
+bool multiply(const Operand& a_operand, const Operand& b_operand, const NamedView& result,
+              const GemmOptions& options, NotOffered not_offered = NotOffered::fails) {
   const FpEnvGuard guard;
   OperandStack a(a_operand, kOp, "A"), b(b_operand, kOp, "B");
   const Shape shape = shape_of(a, b);
   check_hadamard(a_operand, b_operand, kOp);
   GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, result,
               options, kOp);
-  if (element_count(shape) == 0) return;
+  if (element_count(shape) == 0) return true;
   View out = *result.view, residual = options.residual;
 
   const auto collapse_out = [&] {
@@ -94,16 +98,25 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
         job.group_count = static_cast<std::int64_t>(groups.size());
         if (run.offers(job)) {
           run(job);
-          return run.end();
+          run.end();
+          return true;
         }
         out = out_before;
         residual = residual_before;
       }
     }
   }
+  if (not_offered == NotOffered::is_told && run.is_on_device()) {
+    bool all_offered = true;  // matrices of a batch may differ in how their memory is aligned
+    for_each_position(lead, [&](std::span<const std::int64_t> position) {
+      all_offered = all_offered && run.offers(whole_job(position));
+    });
+    if (!all_offered) return false;
+  }
   for_each_position(lead,
                     [&](std::span<const std::int64_t> position) { run(whole_job(position)); });
   run.end();
+  return true;
 }
 
 }  // namespace
@@ -114,6 +127,11 @@ Shape gemm_shape(const Operand& a, const Operand& b) {
 
 void gemm_into(const Operand& a, const Operand& b, const View& out, const GemmOptions& options) {
   multiply(a, b, {&out, "the output"}, options);
+}
+
+bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
+                          const GemmOptions& options) {
+  return multiply(a, b, {&out, "the output"}, options, NotOffered::is_told);
 }
 
 void gemm_into_staging(const Operand& a, const Operand& b, const View& out,

@@ -21,6 +21,11 @@ void check_hadamard(const Operand& a, const Operand& b, std::string_view op);
 void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
                        const GemmOptions& options);
 
+// gemm_into where the device's backend offers the product, and true; else false, and nothing is
+// written. A CPU offers every product.
+[[nodiscard]] bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
+                                        const GemmOptions& options);
+
 class GemmRun {
  public:
   struct Operands {
