@@ -15,8 +15,9 @@ View rows_of(View matrix, std::int64_t first, std::int64_t count);
 // copy alone.
 QuantizedTensor rows_of(const QuantizedTensor& matrix, std::int64_t first, std::int64_t count);
 
-// Rows of a matrix that share scales, so that it can be cut at multiples of them; 0: it cannot.
-std::int64_t rows_of_a_tile(const Operand& matrix);
+// How many of a matrix's rows share scales, so that it can be cut at multiples of them; 0: it
+// cannot. The scaling is null for values.
+std::int64_t rows_of_a_tile(const Scaling* scaling, std::int64_t rows);
 
 class OperandRows {
  public:

@@ -19,7 +19,8 @@ struct QuantizationSource {
 QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
                    const QuantizeOptions& options);
 
-// Into memory that fits `out.scaling`; `op` is whom messages speak for.
+// Of what the verb that calls this has checked: the source, `out`, whose memory fits its scaling,
+// and options that fit both. `op` is whom messages speak for.
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op);
 
