@@ -24,8 +24,8 @@ void check_pointer(const DeviceApi& api, const Exec& exec, const void* memory,
         to_string(exec.device), ", is not: ", problem);
 }
 
-void check_strides(const View& view, std::string_view op, std::string_view what) {
-  const auto bytes = static_cast<std::int64_t>(alignment_of(view));
+void check_strides(const View& view, std::int64_t bytes, std::string_view op,
+                   std::string_view what) {
   for (int i = 0; i < view.shape.rank(); ++i)
     check(view.shape[i] <= 1 || view.strides[i] % bytes == 0, ErrorCode::invalid_argument, op, what,
           " has a stride of ", view.strides[i], " bytes; expected a multiple of its elements' ",
@@ -47,8 +47,9 @@ Device common_device(std::span<const NamedView> views, std::string_view op) {
   for (const NamedView& named : views) {
     const View& view = *named.view;
     if (element_count(view.shape) == 0 || view.data == nullptr || named.is_staging) continue;
-    check_pointer(api, {.device = device}, view.data, alignment_of(view), op, named.name);
-    check_strides(view, op, named.name);
+    const std::size_t alignment = alignment_of(view);
+    check_pointer(api, {.device = device}, view.data, alignment, op, named.name);
+    check_strides(view, static_cast<std::int64_t>(alignment), op, named.name);
   }
   return device;
 }

@@ -10,7 +10,9 @@
 #include "octavo/exec/device_tensor.h"
 #include "octavo/exec/place_internal.h"
 #include "octavo/nn/linear_internal.h"
+#include "octavo/ops/column_sums_internal.h"
 #include "octavo/ops/gemm.h"
+#include "octavo/ops/gemm_run_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
@@ -85,17 +87,12 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
   const std::int64_t n = b.shape()[b.shape().rank() - 2];
   matrix.shape = {element_count(shape) / n, n};
   matrix.strides = dense_strides(matrix.shape, dtype, {}, false);
-  try {
-    gemm_into(a, b, matrix, options);
-  } catch (const Error& error) {
-    // A device that failed, or has no memory, is the caller's to know of (ErrorCode::device).
-    if (device.kind == DeviceKind::cpu || error.code() != ErrorCode::unsupported) throw;
-    multiply_on_host(a, b, matrix, options);
-    if (run.log != nullptr)
-      run.log->once(
-          text("[Linear] the backend of ", to_string(device),
-               " does not offer a product; the host does it, with copies there and back, slowly"));
-  }
+  if (gemm_into_if_offered(a, b, matrix, options)) return out;
+  multiply_on_host(a, b, matrix, options);
+  if (run.log != nullptr)
+    run.log->once(
+        text("[Linear] the backend of ", to_string(device),
+             " does not offer a product; the host does it, with copies there and back, slowly"));
   return out;
 }
 
@@ -172,44 +169,16 @@ Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape, 
   return y;
 }
 
-Matrix matrix_of(const View& view, std::int64_t rows, std::int64_t cols, std::int64_t row_pitch) {
-  return {.data = view.data,
-          .dtype = view.dtype,
-          .rows = rows,
-          .cols = cols,
-          .row_pitch = row_pitch,
-          .col_stride = view.strides[view.shape.rank() - 1]};
-}
-
-// On a device a kernel does it, without synchronization.
-Tensor column_sums_there(const View& dy, const LinearSaved& saved, const Tensor& before) {
-  constexpr std::string_view kOp = "Linear";
+Tensor bias_gradient(const View& dy, const LinearSaved& saved, const Tensor& before) {
   Tensor sums = new_values({saved.out}, saved.b_dtype, dy.device, saved.run);
-  std::vector<NamedView> views{{&dy, "dy"}, {&sums.view(), "the gradient of the bias"}};
-  const bool adds = before.view().data != nullptr;
-  if (adds) views.push_back({&before.view(), "the gradient of the bias so far"});
-  const Exec exec = make_exec_on(views, element_count(dy.shape), quantize_options(saved.run), kOp);
-  const auto entry = offered(exec, saved.run.backend, &Kernels::column_sums, kOp);
-  entry(exec, matrix_of(dy, dy.shape[0], saved.out, dy.strides[0]),
-        adds ? matrix_of(before.view(), 1, saved.out, 0) : Matrix{},
-        matrix_of(sums.view(), 1, saved.out, 0));
+  column_sums_into(dy, sums.view(),
+                   {.before = before.view(),
+                    .threads = saved.run.threads,
+                    .backend = saved.run.backend,
+                    .log = saved.run.log,
+                    .stream = saved.run.stream},
+                   "Linear");
   return sums;
-}
-
-// A sum over rows; on a CPU a product with ones, of which one is enough.
-Tensor column_sums(const View& dy, const LinearSaved& saved, const Tensor& before) {
-  if (dy.device.kind != DeviceKind::cpu) return column_sums_there(dy, saved, before);
-  static constexpr float kOne = 1.0F;
-  View ones = as_read_only(value_view(const_cast<float*>(&kOne), DType::f32, {1}));
-  ones.shape = {1, dy.shape[0]};
-  ones.strides = {0, 0};
-  GemmOptions options;
-  if (before.view().data != nullptr) {
-    options.residual = before.view();
-    options.residual.shape = {1, saved.out};
-    options.residual.strides = {0, before.view().strides[0]};
-  }
-  return product(ones, transposed_view(dy), {saved.out}, saved.b_dtype, saved.run, options);
 }
 
 GemmOptions added_to(const Tensor& before, GemmOptions options = {}) {
@@ -362,7 +331,7 @@ LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,
     }
     plain_products(matrix, saved, before, gradients);
   }
-  if (saved.needs.db) gradients.db = column_sums(matrix, saved, before.db);
+  if (saved.needs.db) gradients.db = bias_gradient(matrix, saved, before.db);
   return gradients;
 }
 

@@ -33,11 +33,10 @@ Shape shape_of(const OperandStack& a, const OperandStack& b) {
   return Shape(sizes);
 }
 
-// Calls visit(position) for every matrix of a batch.
+// Calls visit(position) for every matrix of a batch that has one.
 template <typename Visit>
 void for_each_position(const Shape& lead, Visit&& visit) {
   std::array<std::int64_t, kMaxRank> position{};
-  if (element_count(lead) == 0) return;
   while (true) {
     visit(std::span<const std::int64_t>(position.data(), static_cast<std::size_t>(lead.rank())));
     int axis = lead.rank() - 1;
@@ -49,15 +48,26 @@ void for_each_position(const Shape& lead, Visit&& visit) {
   }
 }
 
-void multiply(const Operand& a_operand, const Operand& b_operand, const NamedView& result,
-              const GemmOptions& options) {
+}  // namespace
+
+Shape gemm_shape(const Operand& a, const Operand& b) {
+  return shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"));
+}
+
+GemmOperands checked_operands(const Operand& a, const Operand& b) {
+  GemmOperands operands{.a = OperandStack(a, kOp, "A"), .b = OperandStack(b, kOp, "B")};
+  operands.shape = shape_of(operands.a, operands.b);
+  check_hadamard(operands, kOp);
+  return operands;
+}
+
+bool multiply(const GemmOperands& operands, const NamedView& result, const GemmOptions& options,
+              NotOffered not_offered) {
   const FpEnvGuard guard;
-  OperandStack a(a_operand, kOp, "A"), b(b_operand, kOp, "B");
-  const Shape shape = shape_of(a, b);
-  check_hadamard(a_operand, b_operand, kOp);
-  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, result,
-              options, kOp);
-  if (element_count(shape) == 0) return;
+  GemmRun run(operands, result, options, kOp);
+  OperandStack a = operands.a;
+  const OperandStack& b = operands.b;
+  if (element_count(operands.shape) == 0) return true;
   View out = *result.view, residual = options.residual;
 
   const auto collapse_out = [&] {
@@ -78,13 +88,14 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
     return job;
   };
   // The whole batch as groups in one launch, where a device offers that.
-  if (b.lead().rank() > 0 && element_count(lead) > 1 && run.is_on_device()) {
+  const std::int64_t matrices = element_count(lead);
+  if (b.lead().rank() > 0 && matrices > 1 && run.is_on_device()) {
     const auto a_rows = a.collapsed(), b_rows = b.collapsed();
     if (a_rows && b_rows) {
       const bool a_repeats = a.lead().rank() == 0;
       const std::int64_t m = a.rows(), n = b.rows();
       std::vector<GemmGroup> groups;
-      for (std::int64_t i = 0; i < element_count(lead); ++i)
+      for (std::int64_t i = 0; i < matrices; ++i)
         groups.push_back(
             {.a_row = a_repeats ? 0 : i * m, .rows = m, .b_row = i * n, .out_row = i * m});
       if (const View out_before = out, residual_before = residual; collapse_out()) {
@@ -94,38 +105,44 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
         job.group_count = static_cast<std::int64_t>(groups.size());
         if (run.offers(job)) {
           run(job);
-          return run.end();
+          run.end();
+          return true;
         }
         out = out_before;
         residual = residual_before;
       }
     }
   }
+  if (not_offered == NotOffered::is_told && run.is_on_device()) {
+    bool all_offered = true;  // matrices of a batch may differ in how their memory is aligned
+    for_each_position(lead, [&](std::span<const std::int64_t> position) {
+      all_offered = all_offered && run.offers(whole_job(position));
+    });
+    if (!all_offered) return false;
+  }
   for_each_position(lead,
                     [&](std::span<const std::int64_t> position) { run(whole_job(position)); });
   run.end();
-}
-
-}  // namespace
-
-Shape gemm_shape(const Operand& a, const Operand& b) {
-  return shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"));
+  return true;
 }
 
 void gemm_into(const Operand& a, const Operand& b, const View& out, const GemmOptions& options) {
-  multiply(a, b, {&out, "the output"}, options);
+  const GemmOperands operands = checked_operands(a, b);
+  check_result(out, operands.shape, kOp);
+  multiply(operands, {&out, "the output"}, options);
 }
 
-void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
-                       const GemmOptions& options) {
-  multiply(a, b, {&out, "the output", true}, options);
+bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
+                          const GemmOptions& options) {
+  const GemmOperands operands = checked_operands(a, b);
+  check_result(out, operands.shape, kOp);
+  return multiply(operands, {&out, "the output"}, options, NotOffered::is_told);
 }
 
 Tensor gemm(const Operand& a, const Operand& b, const GemmOptions& options) {
-  const Shape shape = gemm_shape(a, b);
-  const Device device = a.quantized() != nullptr ? a.quantized()->device() : a.values().device;
-  Tensor out = values_on(device, shape, options.out, options.stream);
-  gemm_into(a, b, out.view(), options);
+  const GemmOperands operands = checked_operands(a, b);
+  Tensor out = values_on(operands.a.elements().device, operands.shape, options.out, options.stream);
+  multiply(operands, {&out.view(), "the output"}, options);
   return out;
 }
 

@@ -40,6 +40,12 @@ Shape shape_of(const OperandStack& a, const OperandStack& b, std::span<const std
   return {a.rows(), b.rows()};
 }
 
+// The operands of gemm_grouped and its groups, checked.
+struct GroupedOperands {
+  GemmOperands all;
+  std::vector<GemmGroup> groups;
+};
+
 Matrix rows_at(Matrix matrix, std::int64_t first, std::int64_t count) {
   if (matrix.data != nullptr)
     matrix.data = static_cast<std::byte*>(matrix.data) + first * matrix.row_pitch;
@@ -63,8 +69,8 @@ GemmOperand rows_at(GemmOperand operand, std::int64_t first, std::int64_t count)
 }
 
 // Rows of A that share scales must be in one group.
-void check_tiles(const Operand& a, std::span<const GemmGroup> groups) {
-  const std::int64_t each = rows_of_a_tile(a);
+void check_tiles(const OperandStack& a, std::span<const GemmGroup> groups) {
+  const std::int64_t each = rows_of_a_tile(a.scaling(), a.rows());
   if (each <= 1) return;  // its own scale for every row, or one for all
   for (std::size_t i = 0; i < groups.size(); ++i)
     check(groups[i].a_row % each == 0 || groups[i].rows == 0, ErrorCode::invalid_argument, kOp,
@@ -73,26 +79,29 @@ void check_tiles(const Operand& a, std::span<const GemmGroup> groups) {
           ", or quantize A with tiles of one row");
 }
 
-}  // namespace
-
-void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
-                       std::span<const std::int64_t> rows, const View& out,
-                       const GemmOptions& options) {
-  const FpEnvGuard guard;
-  const OperandStack a(a_operand, kOp, "A"), b(b_operand, kOp, "B");
-  const Shape shape = shape_of(a, b, rows);
-  std::vector<GemmGroup> groups;
+GroupedOperands checked_operands(const Operand& a, const Operand& b,
+                                 std::span<const std::int64_t> rows) {
+  GroupedOperands operands{.all = {.a = OperandStack(a, kOp, "A"), .b = OperandStack(b, kOp, "B")},
+                           .groups = {}};
+  GemmOperands& all = operands.all;
+  all.shape = shape_of(all.a, all.b, rows);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < rows.size(); first += rows[i], ++i)
-    groups.push_back({.a_row = first,
-                      .rows = rows[i],
-                      .b_row = static_cast<std::int64_t>(i) * b.rows(),
-                      .out_row = first});
-  check_hadamard(a_operand, b_operand, kOp);
-  check_tiles(a_operand, groups);
-  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape,
-              {&out, "the output"}, options, kOp);
-  if (element_count(shape) == 0) return;
+    operands.groups.push_back({.a_row = first,
+                               .rows = rows[i],
+                               .b_row = static_cast<std::int64_t>(i) * all.b.rows(),
+                               .out_row = first});
+  check_hadamard(all, kOp);
+  check_tiles(all.a, operands.groups);
+  return operands;
+}
+
+void multiply(const GroupedOperands& operands, const View& out, const GemmOptions& options) {
+  const FpEnvGuard guard;
+  const std::vector<GemmGroup>& groups = operands.groups;
+  const OperandStack &a = operands.all.a, &b = operands.all.b;
+  GemmRun run(operands.all, {&out, "the output"}, options, kOp);
+  if (element_count(operands.all.shape) == 0) return;
   const GemmOperand all_rows = a.at({});
   const Matrix result = matrix_at(out, {});
   const Matrix residual = is_given(options.residual) ? matrix_at(options.residual, {}) : Matrix{};
@@ -119,12 +128,21 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
   run.end();
 }
 
+}  // namespace
+
+void gemm_grouped_into(const Operand& a, const Operand& b, std::span<const std::int64_t> rows,
+                       const View& out, const GemmOptions& options) {
+  const GroupedOperands operands = checked_operands(a, b, rows);
+  check_result(out, operands.all.shape, kOp);
+  multiply(operands, out, options);
+}
+
 Tensor gemm_grouped(const Operand& a, const Operand& b, std::span<const std::int64_t> rows,
                     const GemmOptions& options) {
-  const Shape shape = shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"), rows);
-  const Device device = a.quantized() != nullptr ? a.quantized()->device() : a.values().device;
-  Tensor out = values_on(device, shape, options.out, options.stream);
-  gemm_grouped_into(a, b, rows, out.view(), options);
+  const GroupedOperands operands = checked_operands(a, b, rows);
+  const GemmOperands& all = operands.all;
+  Tensor out = values_on(all.a.elements().device, all.shape, options.out, options.stream);
+  multiply(operands, out.view(), options);
   return out;
 }
 

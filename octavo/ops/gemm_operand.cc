@@ -5,21 +5,20 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/ops/gemm_operand_internal.h"
+#include "octavo/ops/operand_rows_internal.h"
 #include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
 
-// Checks that tiles run along K: a scale must be shared by consecutive elements of K.
+// Checks that tiles run along K: a scale must be shared by consecutive elements of K. The grid of
+// scales has been checked.
 void check_direction(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
   const Scaling& scaling = tensor.scaling;
-  check(tensor.rowwise.exists(), ErrorCode::invalid_argument, op, name,
-        " has a columnwise copy only, which is that of its transpose; give transposed(", name,
-        ") where the product wants the transpose, or quantize it rowwise");
   const int rank = tensor.shape.rank();
   if (rank < 2 || scaling.tile == Tile{0, 0}) return;
-  check(checked_axis(tensor.shape, scaling) == rank - 1, ErrorCode::invalid_argument, op, name,
+  check(axis_of(scaling, rank) == rank - 1, ErrorCode::invalid_argument, op, name,
         " is quantized along axis ", scaling.axis,
         ", and the product sums along the last one; quantize it with axis = -1");
   check(scaling.tile.cols != 1 || tensor.shape[rank - 1] <= 1, ErrorCode::invalid_argument, op,
@@ -121,14 +120,16 @@ OperandStack::OperandStack(const Operand& operand, std::string_view op, std::str
     fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(operand.shape()),
          "; expected at least two dimensions: rows, and what is summed along");
   if (const QuantizedTensor* tensor = operand.quantized()) {
-    check_direction(*tensor, op, name);
+    check(tensor->rowwise.exists(), ErrorCode::invalid_argument, op, name,
+          " has a columnwise copy only, which is that of its transpose; give transposed(", name,
+          ") where the product wants the transpose, or quantize it rowwise");
     check_grid(*tensor, op, name);
+    check_direction(*tensor, op, name);
     elements_ = tensor->rowwise.codes.view();
     scales_ = tensor->rowwise.scales.view();
-    tile_ = tensor->scaling.tile;
+    scaling_ = &tensor->scaling;
     if (tensor->rowwise.tensor_scale.owner() != nullptr)
       tensor_scale_ = tensor->rowwise.tensor_scale.view();
-    is_quantized_ = true;
     return;
   }
   elements_ = operand.values();
@@ -148,13 +149,13 @@ GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
     operand.values = {.rows = rows(), .cols = 0};
     return operand;
   }
-  if (!is_quantized_) {
+  if (scaling_ == nullptr) {
     operand.values = matrix_at(elements_, position);
     return operand;
   }
   QuantizedMatrix& quantized = operand.quantized;
   quantized.codes = matrix_at(elements_, position);
-  quantized.tile = tile_;
+  quantized.tile = scaling_->tile;
   quantized.tensor_scale = static_cast<float*>(tensor_scale_.data);
   if (scales_.shape.rank() > 0) {
     quantized.scales = matrix_at(scales_, position);
@@ -170,10 +171,12 @@ GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
 
 std::optional<OperandStack> OperandStack::collapsed() const {
   // Rows of different matrices are in one tile only where everything is.
-  const bool per_tensor = tile_ == Tile{0, 0},
-             whole_tiles = tile_.rows > 0 && rows() % tile_.rows == 0;
-  if (is_quantized_ && !whole_tiles && !per_tensor && elements_.shape.rank() > 2)
-    return std::nullopt;
+  if (scaling_ != nullptr && elements_.shape.rank() > 2) {
+    const Tile& tile = scaling_->tile;
+    const bool per_tensor = tile == Tile{0, 0},
+               whole_tiles = tile.rows > 0 && rows() % tile.rows == 0;
+    if (!whole_tiles && !per_tensor) return std::nullopt;
+  }
   OperandStack collapsed = *this;
   const std::optional<View> elements = with_rows_collapsed(elements_);
   const std::optional<View> scales =
@@ -184,13 +187,34 @@ std::optional<OperandStack> OperandStack::collapsed() const {
   return collapsed;
 }
 
+OperandStack OperandStack::rows_from(std::int64_t first, std::int64_t count) const {
+  OperandStack part = *this;
+  part.elements_ = rows_of(elements_, first, count);
+  if (scales_.shape.rank() == 0) return part;
+  const std::int64_t tile = tile_extent(scaling_->tile.rows, rows());
+  part.scales_ = rows_of(scales_, first / tile, tile_count(tile, count));
+  return part;
+}
+
 void OperandStack::add_views(std::vector<NamedView>& views) const {
   views.push_back({&elements_, name_});
-  if (!is_quantized_) return;
+  if (scaling_ == nullptr) return;
   views.push_back({&scales_, name_ == "A" ? "the scales of A" : "the scales of B"});
   if (tensor_scale_.data != nullptr)
     views.push_back(
         {&tensor_scale_, name_ == "A" ? "the tensor scale of A" : "the tensor scale of B"});
+}
+
+void check_hadamard(const GemmOperands& operands, std::string_view op) {
+  const Scaling *a = operands.a.scaling(), *b = operands.b.scaling();
+  const bool a_is = a != nullptr && a->hadamard.rowwise, b_is = b != nullptr && b->hadamard.rowwise;
+  if (!a_is && !b_is) return;
+  const bool both = a_is && b_is;
+  check(both && a->hadamard.signs == b->hadamard.signs, ErrorCode::invalid_argument, op,
+        both   ? "A and B are Hadamard-transformed with other signs"
+        : a_is ? "A is Hadamard-transformed and B is not"
+               : "A is not Hadamard-transformed and B is",
+        "; the transforms cancel only where both operands have the same one");
 }
 
 }  // namespace octavo

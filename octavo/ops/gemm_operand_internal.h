@@ -39,8 +39,12 @@ class OperandStack {
   [[nodiscard]] const View& elements() const { return elements_; }
   [[nodiscard]] GemmOperand at(std::span<const std::int64_t> position) const;
 
+  [[nodiscard]] const Scaling* scaling() const { return scaling_; }  // null: values
+
   // The same with leading dimensions collapsed into rows, where strides and tiles allow it.
   [[nodiscard]] std::optional<OperandStack> collapsed() const;
+  // Rows of a stack that is one matrix, from the beginning of a tile on.
+  [[nodiscard]] OperandStack rows_from(std::int64_t first, std::int64_t count) const;
 
   // All of its memory, with its names in messages.
   void add_views(std::vector<NamedView>& views) const;
@@ -49,9 +53,17 @@ class OperandStack {
   std::string_view name_;
   View elements_{};  // values or codes
   View scales_{};    // of rank 0: one for all
-  Tile tile_{};
   View tensor_scale_{};
-  bool is_quantized_ = false;
+  const Scaling* scaling_ = nullptr;  // of the tensor that the operand refers to
 };
+
+// What is multiplied, once it has been checked.
+struct GemmOperands {
+  OperandStack a, b;
+  Shape shape{};  // of the result
+};
+
+// A transform of rows leaves their products as they were only if both operands have the same one.
+void check_hadamard(const GemmOperands& operands, std::string_view op);
 
 }  // namespace octavo

@@ -24,10 +24,6 @@ constexpr std::int64_t kRowBlockElements = 1024 * 1024,
 
 constexpr std::string_view kOp = "gemm";
 
-Device device_of(const Operand& operand) {
-  return operand.quantized() != nullptr ? operand.quantized()->device() : operand.values().device;
-}
-
 QuantizeOptions options_of(const GemmOptions& options) {
   return {.threads = options.threads,
           .backend = options.backend,
@@ -38,26 +34,28 @@ QuantizeOptions options_of(const GemmOptions& options) {
 
 // A device that aligns MX exponents (docs/numerics/gemm.md) chooses the method from all rows of A:
 // a row block could get other bits.
-bool is_aligned_as_a_whole(const Operand& a, const GemmOptions& options, const Device& device) {
-  return device.kind != DeviceKind::cpu && options.accumulator == Accumulator::native &&
-         a.quantized() != nullptr && a.quantized()->scaling.scale.format == ScaleFormat::e8m0;
+bool is_aligned_as_a_whole(const OperandStack& a, const GemmOptions& options) {
+  return a.elements().device.kind != DeviceKind::cpu &&
+         options.accumulator == Accumulator::native && a.scaling() != nullptr &&
+         a.scaling()->scale.format == ScaleFormat::e8m0;
 }
 
 // Row granularity of the result: multiples of it can be quantized separately; 0: none. An amax of
 // the whole tensor, or a columnwise copy, whose tiles lie across rows, needs all of them.
-std::int64_t rows_together(const Operand& a, const Shape& shape, const Scaling& scaling) {
+std::int64_t rows_together(const OperandStack& a, const Shape& shape, const Scaling& scaling) {
   const bool along_last = scaling.axis == -1 || scaling.axis == 1;
-  if (shape.rank() != 2 || a.shape().rank() != 2 || !along_last || scaling.columnwise ||
+  if (shape.rank() != 2 || a.lead().rank() != 0 || !along_last || scaling.columnwise ||
       scaling.tile.rows == 0 || scaling.scale.format == ScaleFormat::e4m3_f32 ||
       scaling.scale_order != ScaleOrder::row_major)
     return 0;
-  const std::int64_t tile = rows_of_a_tile(a);
+  const std::int64_t tile = rows_of_a_tile(a.scaling(), a.rows());
   return tile == 0 ? 0 : std::lcm(tile, std::min(scaling.tile.rows, shape[0]));
 }
 
 // Row blocks of the result are written while operands are still read.
-void check_result(const Operand& a, const Operand& b, const Shape& shape,
-                  const QuantizedTensor& out, const GemmOptions& options) {
+void check_result(const GemmOperands& operands, const QuantizedTensor& out,
+                  const GemmOptions& options) {
+  const Shape& shape = operands.shape;
   const Scaling& scaling = out.scaling;
   check_scaling(scaling);
   if (out.shape != shape)
@@ -66,9 +64,8 @@ void check_result(const Operand& a, const Operand& b, const Shape& shape,
   check(scaling.rowwise == out.rowwise.exists() && scaling.columnwise == out.columnwise.exists(),
         ErrorCode::invalid_argument, kOp, "the result's memory does not fit its scaling");
   std::vector<NamedView> inputs, parts;
-  const OperandStack a_stack(a, kOp, "A"), b_stack(b, kOp, "B");
-  a_stack.add_views(inputs);
-  b_stack.add_views(inputs);
+  operands.a.add_views(inputs);
+  operands.b.add_views(inputs);
   if (is_given(options.bias)) inputs.push_back({&options.bias, "the bias"});
   if (is_given(options.residual)) inputs.push_back({&options.residual, "the residual"});
   name_parts(out, parts);
@@ -82,13 +79,11 @@ void check_result(const Operand& a, const Operand& b, const Shape& shape,
   (void)common_device(inputs, kOp);
 }
 
-}  // namespace
-
-void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
-                         const GemmOptions& options) {
-  const Shape shape = gemm_shape(a, b);
-  check_result(a, b, shape, out, options);
-  const Device device = device_of(a);
+// Products of checked operands into a result that is checked, or new.
+void multiply_quantized(const GemmOperands& operands, QuantizedTensor& out,
+                        const GemmOptions& options) {
+  const Shape& shape = operands.shape;
+  const Device device = operands.a.elements().device;
   GemmOptions part = options;
   const Exec exec{.device = device, .stream = options.stream};
   StagingMemory memory(exec);
@@ -98,19 +93,18 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     values.device = device;
     return values;
   };
-  const auto quantize_values = [&](const View& values, QuantizedTensor& to) {
+  const auto fill = [&](const GemmOperands& rows, const View& values, QuantizedTensor& to) {
+    multiply(rows, {&values, "the output", true}, part);
     run_quantization({.view = values, .is_staging = true}, to, options_of(options), "quantize");
   };
   out.source = DType::f32;
-  const std::int64_t together =
-      is_aligned_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, out.scaling);
+  const std::int64_t together = is_aligned_as_a_whole(operands.a, options)
+                                    ? 0
+                                    : rows_together(operands.a, shape, out.scaling);
   const std::int64_t elements =
       device.kind == DeviceKind::cpu ? kRowBlockElements : kRowBlockElementsOnDevice;
-  if (together == 0 || element_count(shape) <= elements) {
-    const View values = values_of(shape);
-    gemm_into_staging(a, b, values, options);
-    return quantize_values(values, out);
-  }
+  if (together == 0 || element_count(shape) <= elements)
+    return fill(operands, values_of(shape), out);
   // Checked for the whole result: a row block of a wrong residual would fit.
   if (options.residual.data != nullptr && options.residual.shape != shape)
     fail(ErrorCode::invalid_argument, kOp, "the residual has shape ",
@@ -122,22 +116,30 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     const bool is_short_tail = rows - row - row_block < kLeastRows;
     count = is_short_tail ? rows - row : row_block;
     if (options.residual.data != nullptr) part.residual = rows_of(options.residual, row, count);
-    const View values = rows_of(most, 0, count);
     QuantizedTensor to = rows_of(out, row, count);
-    gemm_into_staging(OperandRows(a, row, count).operand(), b, values, part);
-    quantize_values(values, to);
+    fill({operands.a.rows_from(row, count), operands.b, {count, shape[1]}}, rows_of(most, 0, count),
+         to);
     // B is aligned again for each row block, independently of A: the count of the first block is
     // that of all. A is not aligned, otherwise there would be no row blocks.
     part.aligned = nullptr;
   }
 }
 
+}  // namespace
+
+void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
+                         const GemmOptions& options) {
+  const GemmOperands operands = checked_operands(a, b);
+  check_result(operands, out, options);
+  multiply_quantized(operands, out, options);
+}
+
 QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling& scaling,
                                const GemmOptions& options) {
-  check_scaling(scaling);
-  QuantizedTensor out =
-      make_quantized(gemm_shape(a, b), DType::f32, scaling, device_of(a), options.stream);
-  gemm_quantized_into(a, b, out, options);
+  const GemmOperands operands = checked_operands(a, b);
+  QuantizedTensor out = make_quantized(operands.shape, DType::f32, scaling,
+                                       operands.a.elements().device, options.stream);
+  multiply_quantized(operands, out, options);
   return out;
 }
 

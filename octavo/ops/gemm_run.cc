@@ -12,7 +12,7 @@
 namespace octavo {
 namespace {
 
-void check_types(const View& out, const GemmOptions& options, const Operand& a, const Operand& b,
+void check_types(const View& out, const GemmOptions& options, const GemmOperands& operands,
                  std::string_view op) {
   const bool wide = options.accumulator == Accumulator::f64;
   check(out.dtype == DType::f32 || out.dtype == DType::f16 || out.dtype == DType::bf16 ||
@@ -22,12 +22,12 @@ void check_types(const View& out, const GemmOptions& options, const Operand& a, 
         "; expected float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
         "see gemm_quantized)");
   if (options.accumulator != Accumulator::hopper_fp8) return;
-  for (const Operand* operand : {&a, &b}) {
+  for (const OperandStack* operand : {&operands.a, &operands.b}) {
+    const Scaling* scaling = operand->scaling();
     const bool is_fp8 =
-        operand->quantized() != nullptr && (operand->quantized()->scaling.format == e4m3fn ||
-                                            operand->quantized()->scaling.format == e5m2);
+        scaling != nullptr && (scaling->format == e4m3fn || scaling->format == e5m2);
     check(
-        is_fp8, ErrorCode::wrong_type, op, operand == &a ? "A" : "B",
+        is_fp8, ErrorCode::wrong_type, op, operand == &operands.a ? "A" : "B",
         " is not e4m3fn or e5m2, which is what the FP8 tensor cores multiply; quantize it, or use "
         "another accumulator");
   }
@@ -47,23 +47,20 @@ void check_beside_out(const View& view, const Shape& wanted, std::string_view na
 }
 
 // Work of a product in converted elements (64 multiply-adds each), to choose the number of threads.
-std::int64_t work_of(const Shape& out, std::int64_t depth) {
+std::int64_t work_of(std::int64_t elements, std::int64_t depth) {
   constexpr double kProductsPerElement = 64.0;
-  const double products = static_cast<double>(element_count(out)) * static_cast<double>(depth);
+  const double products = static_cast<double>(elements) * static_cast<double>(depth);
   return static_cast<std::int64_t>(
       std::min(products / kProductsPerElement,
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 
-Exec checked_exec(const GemmRun::Operands& operands, const Shape& shape, const NamedView& result,
-                  const GemmOptions& options, std::string_view op) {
+Exec checked_exec(const GemmOperands& operands, const NamedView& result, const GemmOptions& options,
+                  std::string_view op) {
   const View& out = *result.view;
-  check_view(out, op, "the output");
-  check_output(out, op);
-  check_types(out, options, operands.a_operand, operands.b_operand, op);
-  if (out.shape != shape)
-    fail(ErrorCode::invalid_argument, op, "the output has shape ", to_string(out.shape),
-         "; expected ", to_string(shape));
+  const Shape& shape = operands.shape;
+  const std::int64_t elements = element_count(shape);
+  check_types(out, options, operands, op);
   std::vector<NamedView> views;
   operands.a.add_views(views);
   operands.b.add_views(views);
@@ -76,12 +73,12 @@ Exec checked_exec(const GemmRun::Operands& operands, const Shape& shape, const N
     views.push_back({&options.residual, "the residual"});
   }
   for (const NamedView& input : views)
-    check(element_count(input.view->shape) == 0 || element_count(shape) == 0 ||
-              !bytes_overlap(*input.view, out),
-          ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
-          ", which is still read while parts of the output are written; give other memory");
+    check(
+        element_count(input.view->shape) == 0 || elements == 0 || !bytes_overlap(*input.view, out),
+        ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
+        ", which is still read while parts of the output are written; give other memory");
   views.push_back(result);
-  return make_exec_on(views, work_of(shape, operands.a.depth()), options, op);
+  return make_exec_on(views, work_of(elements, operands.a.depth()), options, op);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {
@@ -92,40 +89,32 @@ bool does(const Kernels& kernels, const GemmJob& job) {
 constexpr std::int64_t kUsualRun = GemmOptions{}.promote_every;
 
 // Description of an operand for error messages.
-std::string described(const Operand& operand, const GemmOperand& as_done) {
-  if (operand.quantized() == nullptr) return std::string(dtype_name(operand.values().dtype));
+std::string described(const OperandStack& operand, const GemmOperand& as_done) {
+  if (operand.scaling() == nullptr) return std::string(dtype_name(operand.elements().dtype));
   const Matrix& codes = as_done.elements();
   const bool gaps =
       !codes.packed && codes.cols > 1 && codes.col_stride != codes.format.code_bytes();
-  return text(describe(operand.quantized()->scaling), gaps ? ", codes with gaps along K" : "");
+  return text(describe(*operand.scaling()), gaps ? ", codes with gaps along K" : "");
 }
 
 }  // namespace
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
 
-void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
-  const auto rotated = [](const Operand& operand) {
-    return operand.quantized() != nullptr && operand.quantized()->scaling.hadamard.rowwise;
-  };
-  const bool a_is = rotated(a), b_is = rotated(b);
-  if (!a_is && !b_is) return;
-  const bool both = a_is && b_is;
-  check(both && a.quantized()->scaling.hadamard.signs == b.quantized()->scaling.hadamard.signs,
-        ErrorCode::invalid_argument, op,
-        both   ? "A and B are Hadamard-transformed with other signs"
-        : a_is ? "A is Hadamard-transformed and B is not"
-               : "A is not Hadamard-transformed and B is",
-        "; the transforms cancel only where both operands have the same one");
+void check_result(const View& out, const Shape& shape, std::string_view op) {
+  check_view(out, op, "the output");
+  check_output(out, op);
+  if (out.shape != shape)
+    fail(ErrorCode::invalid_argument, op, "the output has shape ", to_string(out.shape),
+         "; expected ", to_string(shape));
 }
 
-GemmRun::GemmRun(const Operands& operands, const Shape& shape, const NamedView& out,
-                 const GemmOptions& options, std::string_view op)
-    : a_(operands.a_operand),
-      b_(operands.b_operand),
+GemmRun::GemmRun(const GemmOperands& operands, const NamedView& out, const GemmOptions& options,
+                 std::string_view op)
+    : operands_(operands),
       options_(options),
       op_(op),
-      exec_(checked_exec(operands, shape, out, options, op)),
+      exec_(checked_exec(operands, out, options, op)),
       memory_(exec_),
       count_memory_(exec_) {
   if (options.aligned == nullptr || !is_on_device()) return;
@@ -166,9 +155,10 @@ bool GemmRun::offers(const GemmJob& job) const {
 
 void GemmRun::refuse(const Kernels& kernels, const GemmJob& job) const {
   const bool promotes = job.accumulator == Accumulator::hopper_fp8;
-  const std::string what = text("this product: accumulator ", name_of(job.accumulator),
-                                promotes ? text(" with promote_every ", job.promote_every) : "",
-                                ", A ", described(a_, job.a), ", B ", described(b_, job.b));
+  const std::string what =
+      text("this product: accumulator ", name_of(job.accumulator),
+           promotes ? text(" with promote_every ", job.promote_every) : "", ", A ",
+           described(operands_.a, job.a), ", B ", described(operands_.b, job.b));
   std::string others;
   const auto add_other = [&](const GemmJob& other, const std::string& name) {
     if (does(kernels, other)) others += text(others.empty() ? "use " : " or ", name);

@@ -13,23 +13,27 @@ namespace octavo {
 
 // Whether an optional view was given.
 bool is_given(const View& view);
-// Hadamard transforms cancel in a product only if both operands have the same one.
-void check_hadamard(const Operand& a, const Operand& b, std::string_view op);
+// Checks that the output can be written and has this shape.
+void check_result(const View& out, const Shape& shape, std::string_view op);
 
-// gemm_into, into values of a StagingMemory.
-void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
-                       const GemmOptions& options);
+// The operands of gemm, checked.
+GemmOperands checked_operands(const Operand& a, const Operand& b);
+
+// gemm into memory for the result. Where the device's backend does not offer the product: an error,
+// or false with nothing written. A CPU offers every product.
+enum class NotOffered { fails, is_told };
+bool multiply(const GemmOperands& operands, const NamedView& out, const GemmOptions& options,
+              NotOffered not_offered = NotOffered::fails);
+
+// gemm_into where the product is offered, and true; else false.
+[[nodiscard]] bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
+                                        const GemmOptions& options);
 
 class GemmRun {
  public:
-  struct Operands {
-    const OperandStack &a, &b;
-    const Operand &a_operand, &b_operand;
-  };
-  // Throws where `out` does not fit a result of this shape, or bias, residual or workspace do not
-  // fit.
-  GemmRun(const Operands& operands, const Shape& shape, const NamedView& out,
-          const GemmOptions& options, std::string_view op);
+  // Throws where `out`, bias, residual or workspace do not fit.
+  GemmRun(const GemmOperands& operands, const NamedView& out, const GemmOptions& options,
+          std::string_view op);
 
   // The residual is not set: the caller sets the part that belongs to the result.
   [[nodiscard]] GemmJob job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const;
@@ -46,7 +50,7 @@ class GemmRun {
   // alternatives.
   [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;
 
-  const Operand &a_, &b_;
+  const GemmOperands& operands_;
   const GemmOptions& options_;
   std::string_view op_;
   Exec exec_;

@@ -30,11 +30,9 @@ QuantizedTensor rows_of(const QuantizedTensor& matrix, std::int64_t first, std::
   return part;
 }
 
-std::int64_t rows_of_a_tile(const Operand& matrix) {
-  if (matrix.quantized() == nullptr) return 1;
-  const Tile& tile = matrix.quantized()->scaling.tile;
-  if (tile == Tile{0, 0}) return 1;
-  return std::min(tile.rows, matrix.shape()[0]);
+std::int64_t rows_of_a_tile(const Scaling* scaling, std::int64_t rows) {
+  if (scaling == nullptr || scaling->tile == Tile{0, 0}) return 1;
+  return std::min(scaling->tile.rows, rows);
 }
 
 OperandRows::OperandRows(const Operand& matrix, std::int64_t first, std::int64_t count)

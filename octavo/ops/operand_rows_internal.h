@@ -14,8 +14,9 @@ View rows_of(View matrix, std::int64_t first, std::int64_t count);
 // `first` is the beginning of a tile. Shares memory with the tensor. The rowwise copy only.
 QuantizedTensor rows_of(const QuantizedTensor& matrix, std::int64_t first, std::int64_t count);
 
-// Row granularity of the scales: the matrix can be split at multiples of it; 0: it cannot.
-std::int64_t rows_of_a_tile(const Operand& matrix);
+// Row granularity of the scales: the matrix can be split at multiples of it; 0: it cannot. The
+// scaling is null for values.
+std::int64_t rows_of_a_tile(const Scaling* scaling, std::int64_t rows);
 
 class OperandRows {
  public:

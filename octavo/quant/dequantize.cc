@@ -76,8 +76,7 @@ void raise_amax(const View& values, float* result, const QuantizeOptions& option
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
         "the input holds codes; expected values");
-  const View codes = shape_only(values.shape, DType::code, e4m3fn);
-  const MatrixPlan plan = make_plan(values, codes, codes, {});
+  const MatrixPlan plan = make_plan(values, {});
   const Exec exec = exec_for({{&values, "the input"}}, values.shape, options, kOp);
   check_beside(exec, result, alignof(float), kOp, "the result");
   const auto entry = offered(exec, options.backend, &Kernels::amax, kOp);

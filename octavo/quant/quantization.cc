@@ -52,12 +52,9 @@ class Quantization {
         amax_entry_(offered(exec_, options.backend, &Kernels::amax, op)),
         scratch_(exec_) {
     // Without a rowwise copy the plan is that of the one there could be.
-    plan_ =
-        out.scaling.rowwise
-            ? make_plan(source.view, out.rowwise.codes.view(), out.rowwise.scales.view(),
-                        out.scaling)
-            : make_plan(source.view, shape_only(out.shape, DType::code, out.scaling.format),
-                        shape_only(scale_shape(out.shape, out.scaling), DType::f32), out.scaling);
+    plan_ = out.scaling.rowwise ? make_plan(source.view, out.rowwise.codes.view(),
+                                            out.rowwise.scales.view(), out.scaling)
+                                : make_plan(source.view, out.scaling);
     if (out.scaling.columnwise && !plan_.empty && out.shape.rank() > 1 &&
         !(plan_.is_one_matrix() && plan_.tile == out.scaling.tile)) {
       const bool stack = plan_.tile == out.scaling.tile && out.scaling.tile.rows != 1;
@@ -293,20 +290,7 @@ class Quantization {
   MatrixPlan plan_;
 };
 
-// An amax of the whole tensor makes a scale only where one scale is of the whole tensor.
-void check_given_amax(const Scaling& scaling, const QuantizeOptions& options, std::string_view op) {
-  if (options.given_amax == nullptr) return;
-  check(scaling.tile == Tile{0, 0} || scaling.scale.format == ScaleFormat::e4m3_f32,
-        ErrorCode::invalid_argument, op, "a given amax is that of the whole tensor; got tile ",
-        scaling.tile.rows, "x", scaling.tile.cols, " without a second level of scales");
-  check(scaling.policy == AmaxPolicy::max || scaling.tile != Tile{0, 0},
-        ErrorCode::invalid_argument, op, "got a given amax and policy ", name_of(scaling.policy),
-        ", which computes its own; leave out one");
-  check(options.given_inv_scale == nullptr, ErrorCode::invalid_argument, op,
-        "got both a given amax and a given inv_scale; leave out one");
-}
-
-// Adds the inputs other than the amax that some peers' arithmetic uses.
+// Adds the extra statistics that the arithmetic of some peers needs besides the amax.
 ScaleSpec spec_of(const QuantizationSource& source, const Scaling& scaling) {
   ScaleSpec spec = scaling.scale;
   const bool plain = source.quantized == nullptr && source.producer == nullptr;
@@ -340,15 +324,7 @@ QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
 
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op) {
-  const FpEnvGuard guard;  // some scalars are computed here, outside of the kernels
-  check(options.given_inv_scale == nullptr || out.scaling.tile == Tile{0, 0},
-        ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
-        out.scaling.tile.rows, "x", out.scaling.tile.cols);
-  check_given_amax(out.scaling, options, op);
-  check(out.scaling.hadamard.rowwise || out.scaling.hadamard.columnwise
-            ? source.view.dtype != DType::f64 || source.producer != nullptr
-            : true,
-        ErrorCode::wrong_type, op, "the Hadamard transform is done in f32; got float64 values");
+  const FpEnvGuard guard;  // some scalars are computed on this side of the door
   Quantization(source, out, options, op).run();
 }
 

@@ -19,7 +19,8 @@ struct QuantizationSource {
 QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
                    const QuantizeOptions& options);
 
-// Into memory that fits `out.scaling`; `op` is the name in messages.
+// The calling verb has checked the source, `out`, whose memory fits its scaling, and the options.
+// `op` is the name in messages.
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op);
 

@@ -6,7 +6,7 @@ namespace octavo {
 int checked_axis(const Shape& shape, const Scaling& scaling) {
   const int rank = shape.rank();
   if (rank == 0) return 0;
-  const int axis = scaling.axis < 0 ? scaling.axis + rank : scaling.axis;
+  const int axis = axis_of(scaling, rank);
   check(axis >= 0 && axis < rank, ErrorCode::invalid_argument, "quantize", "got axis ",
         scaling.axis, "; expected ", -rank, " to ", rank - 1, " for a tensor of ", rank,
         " dimensions");
@@ -27,26 +27,23 @@ Shape transposed_shape(const Shape& shape) {
   return {shape[rank - 1], rows};
 }
 
-View shape_only(const Shape& shape, DType dtype, const Format& format) {
-  View view{.dtype = dtype, .format = format, .shape = shape};
-  view.strides = dense_strides(shape, dtype, format, false);
-  return view;
-}
+namespace {
 
-MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
-                     const Scaling& scaling) {
+// Null: not given.
+MatrixPlan plan_of(const View& values, const View* codes, const View* scales,
+                   const Scaling& scaling) {
   const Shape& shape = values.shape;
   const int rank = shape.rank(), axis = checked_axis(shape, scaling);
   const bool per_tensor = scaling.tile == Tile{0, 0};
   MatrixPlan plan;
   const auto dim = [&](int i) {
-    return PlanDim{shape[i], values.strides[i], codes.strides[i],
-                   per_tensor ? 0 : scales.strides[i]};
+    return PlanDim{shape[i], values.strides[i], codes == nullptr ? 0 : codes->strides[i],
+                   scales == nullptr || per_tensor ? 0 : scales->strides[i]};
   };
   for (int i = 0; i < rank; ++i) plan.empty |= shape[i] == 0;
   const int bytes = element_bytes(values.dtype, values.format);
   if (rank == 0) {
-    plan.col = {1, bytes, codes.format.code_bytes(), 0};
+    plan.col = {1, bytes, codes == nullptr ? 0 : codes->format.code_bytes(), 0};
     plan.row = plan.col;
     plan.tile = scaling.tile;
     return plan;
@@ -84,6 +81,17 @@ MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
   for (int i = 0; i <= next; ++i)
     if (shape[i] != 1) plan.walked[static_cast<std::size_t>(plan.walked_rank++)] = dim(i);
   return plan;
+}
+
+}  // namespace
+
+MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
+                     const Scaling& scaling) {
+  return plan_of(values, &codes, &scales, scaling);
+}
+
+MatrixPlan make_plan(const View& values, const Scaling& scaling) {
+  return plan_of(values, nullptr, nullptr, scaling);
 }
 
 }  // namespace octavo

@@ -10,7 +10,11 @@
 
 namespace octavo {
 
-// The axis as a number from 0; throws when the scaling cannot be used on this shape.
+// The axis counted from 0, for a tensor of `rank` dimensions.
+inline int axis_of(const Scaling& scaling, int rank) {
+  return scaling.axis < 0 ? scaling.axis + rank : scaling.axis;
+}
+// The same; throws when the scaling cannot be used on this shape.
 int checked_axis(const Shape& shape, const Scaling& scaling);
 
 // [last, product of the others].
@@ -32,13 +36,12 @@ struct MatrixPlan {
   [[nodiscard]] bool is_one_matrix() const { return walked_rank == 0; }
 };
 
-// A dense view without memory, for the plan of an array that does not exist.
-View shape_only(const Shape& shape, DType dtype, const Format& format = {});
-
 // `values` has any strides, codes are dense, scales have no gaps (scale_order.h). Leading
 // dimensions become rows where memory and tile allow it.
 MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
                      const Scaling& scaling);
+// Strides are reported for values only.
+MatrixPlan make_plan(const View& values, const Scaling& scaling);
 
 // Calls visit(value_offset, code_offset, scale_offset, first) for every matrix; `first` counts the
 // elements before it.

@@ -32,9 +32,10 @@ View scales_like(const Shape& shape, ScaleFormat format) {
 
 QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling, const MakeTensor& make) {
   QuantizedCopy copy;
+  const Shape grid = scale_shape(shape, scaling);
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
   copy.codes = make(code_view(nullptr, scaling.format, shape, packed));
-  const Tensor scales = make(scales_like(scale_shape(shape, scaling), scaling.scale.format));
+  const Tensor scales = make(scales_like(grid, scaling.scale.format));
   View view = scales.view();
   view.strides =
       scale_strides(view.shape, element_bytes(view.dtype, view.format), scaling.scale_order);

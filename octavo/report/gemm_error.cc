@@ -89,7 +89,9 @@ void check_products(const Products& of) {
 // Rows of A per row block: whole tiles of the operands, a number that depends on the shape alone.
 // Operands with one tile over all rows are one block.
 std::int64_t rows_per_block(const Products& of) {
-  const std::int64_t rows = of.a.shape[0], tile = rows_of_a_tile(*of.a_used);
+  const QuantizedTensor* quantized = of.a_used->quantized();
+  const std::int64_t rows = of.a.shape[0],
+                     tile = rows_of_a_tile(quantized ? &quantized->scaling : nullptr, rows);
   if (tile == 0) return rows;
   return std::max<std::int64_t>(1, kRowBlockElements / of.b.shape[0] / tile) * tile;
 }

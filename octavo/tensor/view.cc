@@ -58,8 +58,8 @@ std::int64_t row_bytes(std::int64_t cols, DType dtype, const Format& format, boo
 std::int64_t dense_bytes(const Shape& shape, DType dtype, const Format& format, bool packed) {
   check_packable(dtype, format, packed);
   if (element_count(shape) == 0) return 0;
-  if (shape.rank() == 0) return row_bytes(1, dtype, format, packed);
-  std::int64_t bytes = row_bytes(shape[shape.rank() - 1], dtype, format, packed);
+  const int last = shape.rank() - 1;
+  std::int64_t bytes = row_bytes(last < 0 ? 1 : shape[last], dtype, format, packed);
   for (int i = 0; i + 1 < shape.rank(); ++i) {
     if (__builtin_mul_overflow(bytes, shape[i], &bytes)) {
       fail(ErrorCode::invalid_argument, "shape", "the bytes of ", to_string(shape),

@@ -108,6 +108,13 @@ TEST_F(LinearOnDevice, AFailureIsTold) {
   device.offer(hungry);
   Linear there(w_there, bias_there);
   refused(ErrorCode::device, "out of memory", [&] { (void)there.forward(x_there); });
+  Kernels failing = *device.api().kernels;
+  failing.gemm_workspace = nullptr;
+  failing.gemm = [](const Exec&, const GemmJob&) {
+    throw Error(ErrorCode::unsupported, "[cuda] the driver has no tensor maps");
+  };
+  device.offer(failing);
+  refused(ErrorCode::unsupported, "tensor maps", [&] { (void)there.forward(x_there); });
 }
 
 TEST_F(LinearOnDevice, AmaxesOfAGroup) {
