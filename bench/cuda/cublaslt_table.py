@@ -165,9 +165,9 @@ def main() -> int:
     from gemm_bench import times_interleaved  # beside this file
 
     start = time.monotonic()
-    door = ctypes.CDLL(args.kernel_calls)
-    door.octavo_bench_gemm_by.restype = ctypes.c_char_p
-    door.octavo_bench_gemm_by.argtypes = [
+    kernel_calls = ctypes.CDLL(args.kernel_calls)
+    kernel_calls.octavo_bench_gemm_by.restype = ctypes.c_char_p
+    kernel_calls.octavo_bench_gemm_by.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
     ]  # fmt: skip
     flush = torch.empty(128 << 20, dtype=torch.int8, device="cuda")  # L2 has 50 MiB
@@ -187,7 +187,7 @@ def main() -> int:
 
             def call_of(by_library: int, product=product):
                 def multiply():
-                    problem = door.octavo_bench_gemm_by(
+                    problem = kernel_calls.octavo_bench_gemm_by(
                         ctypes.byref(product), workspace.data_ptr(), workspace.numel(), stream,
                         by_library,
                     )  # fmt: skip

@@ -144,14 +144,14 @@ def torch_call(kind: str, a: Quantized, b: Quantized):
     return call
 
 
-def octavo_call(door, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: int = -1):
+def octavo_call(kernel_calls, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: int = -1):
     x, y = a.operand(), b.operand()
     k = a.codes.shape[1]
     is_f32 = int(out.dtype == torch.float32)
     stream = torch.cuda.current_stream().cuda_stream
 
     def call():
-        problem = door.octavo_bench_gemm(
+        problem = kernel_calls.octavo_bench_gemm(
             ctypes.byref(x), ctypes.byref(y), k, out.data_ptr(), is_f32, workspace.data_ptr(),
             workspace.numel(), stream, shape,
         )  # fmt: skip
@@ -162,10 +162,10 @@ def octavo_call(door, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: i
     return call
 
 
-def shape_calls(door, a, b, out: torch.Tensor, workspace: torch.Tensor):
+def shape_calls(kernel_calls, a, b, out: torch.Tensor, workspace: torch.Tensor):
     """The same product with every tile shape that has a kernel for it."""
     for shape in itertools.count():
-        call = octavo_call(door, a, b, out.fill_(math.nan), workspace, shape)
+        call = octavo_call(kernel_calls, a, b, out.fill_(math.nan), workspace, shape)
         try:
             call()
         except RuntimeError as error:
@@ -175,13 +175,13 @@ def shape_calls(door, a, b, out: torch.Tensor, workspace: torch.Tensor):
         yield shape, call
 
 
-def reading_call(door, of: Quantized, never: torch.Tensor):
+def reading_call(kernel_calls, of: Quantized, never: torch.Tensor):
     """Reads every code of an operand once (the floor)."""
     stream = torch.cuda.current_stream().cuda_stream
     start, count = of.codes.data_ptr(), of.codes.numel()
 
     def call():
-        if problem := door.octavo_bench_read(start, count, never.data_ptr(), stream):
+        if problem := kernel_calls.octavo_bench_read(start, count, never.data_ptr(), stream):
             raise RuntimeError(f"reading: CUDA error {problem}")
 
     return call
@@ -270,13 +270,13 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=101)
     parser.add_argument("--shapes", action="store_true", help="every compiled shape by itself")
     args = parser.parse_args()
-    door = ctypes.CDLL(args.kernel_calls)
-    door.octavo_bench_gemm.restype = ctypes.c_char_p
-    door.octavo_bench_gemm.argtypes = [
+    kernel_calls = ctypes.CDLL(args.kernel_calls)
+    kernel_calls.octavo_bench_gemm.restype = ctypes.c_char_p
+    kernel_calls.octavo_bench_gemm.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
         ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
     ]  # fmt: skip
-    door.octavo_bench_read.argtypes = [
+    kernel_calls.octavo_bench_read.argtypes = [
         ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p,
     ]  # fmt: skip
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
@@ -298,10 +298,10 @@ def main() -> int:
                 a = Quantized(x, *ta) if ta else Mx(x, False)
                 b = Quantized(w, *tb) if tb else Mx(w, True)
                 out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
-                calls = {"octavo": octavo_call(door, a, b, out, workspace)}
+                calls = {"octavo": octavo_call(kernel_calls, a, b, out, workspace)}
                 if args.shapes and ta:
                     bits = calls["octavo"]().view(torch.int16).clone()
-                    for shape, call in shape_calls(door, a, b, out, workspace):
+                    for shape, call in shape_calls(kernel_calls, a, b, out, workspace):
                         if not torch.equal(call().view(torch.int16), bits):
                             print(f"octavo {label}: shape {shape} has other bits")
                             good = False
@@ -320,7 +320,7 @@ def main() -> int:
                     good = False
                     continue
                 if not large:
-                    calls["reading B"] = reading_call(door, b, workspace)
+                    calls["reading B"] = reading_call(kernel_calls, b, workspace)
                 error = relative_error(out, a, b)
                 repeats = min(args.repeats, int(60 / (4e-12 * m * n * k)) + 15)
                 timed = (times_interleaved if large else kernel_times)(calls, repeats, flush)
