@@ -112,7 +112,7 @@ TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
                say_static(words, kStaticFp8);
                words.set("kv_cache_scheme", kStaticFp8);
              });
-  const ConvertResult there =
+  const ConvertCheckpointResult there =
       convert_checkpoint(folder.path(), results.path("mo"), Dialect::modelopt);
   EXPECT_EQ(all_of(there.notes), "");
   const CheckpointReader mo(results.path("mo"));
@@ -181,14 +181,14 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
                say_static(words, kStaticFp8);
                fp8_cache(words);
              });
-  const ConvertResult result =
+  const ConvertCheckpointResult result =
       convert_checkpoint(folder.path(), results.path("ds"), Dialect::deepseek);
   EXPECT_TRUE(has(all_of(result.notes), "1 scales of activations are left behind"));
   EXPECT_TRUE(has(all_of(result.notes), "the cache of keys and values is no longer said"));
   const CheckpointReader out(results.path("ds"));
   EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
   EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // as vLLM looks for it
-  const ConvertResult plain =
+  const ConvertCheckpointResult plain =
       dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
   EXPECT_TRUE(has(all_of(plain.notes), "left behind"));
   EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
@@ -220,7 +220,7 @@ TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
                {{"model.layers.0.self_attn.k_proj.k_scale", StoredType::f32, {}, 0.5F}},
                [&](Json& words) { words.set("kv_cache_quant_algo", algorithm); });
     std::filesystem::remove(folder.path("hf_quant_config.json"));
-    const ConvertResult result =
+    const ConvertCheckpointResult result =
         convert_checkpoint(folder.path(), results.path("ct"), Dialect::compressed_tensors);
     EXPECT_EQ(all_of(result.notes), "");
     const CheckpointReader ct(results.path("ct"));

@@ -90,7 +90,7 @@ std::string plan_json(const std::string& path, const QuantizePlanOptions& option
   return json_of(source, plan_quantize(source, options)).dump();
 }
 
-nb::dict convert_dict(const ConvertResult& result) {
+nb::dict convert_dict(const ConvertCheckpointResult& result) {
   nb::dict out;
   out["dialect"] = std::string(name_of(result.from));
   out["weights"] = result.weights;
@@ -112,11 +112,11 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
                        : dtype == "float16" ? DType::f16
                                             : DType::f32;
   return convert_dict(watched(progress, [&](const OnProgress& on_progress) {
-    const ConvertOptions options{.threads = threads,
-                                 .max_memory = max_memory,
-                                 .resume = resume,
-                                 .clamp_non_finite = clamp_non_finite,
-                                 .on_progress = on_progress};
+    const ConvertCheckpointOptions options{.threads = threads,
+                                           .max_memory = max_memory,
+                                           .resume = resume,
+                                           .clamp_non_finite = clamp_non_finite,
+                                           .on_progress = on_progress};
     return to.empty() ? dequantize_checkpoint(source, out, wanted, options)
                       : convert_checkpoint(source, out, target, options);
   }));

@@ -76,7 +76,8 @@ using Say = std::function<std::vector<TensorAction>(TensorAction, const ShapeOf&
 // What becomes of each tensor, by what `say` makes of weights. Without a target they are values,
 // and nothing is said of how they are served.
 QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
-                       std::optional<Dialect> target, ConvertResult& result, const Say& say) {
+                       std::optional<Dialect> target, ConvertCheckpointResult& result,
+                       const Say& say) {
   Recognized recognized = recognize(source);
   check(recognized.quantized, ErrorCode::invalid_argument, op, "'", shown(source.path(), 200),
         "' is not quantized, or not in a way octavo knows; quantize it first");
@@ -160,7 +161,8 @@ std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
 
 }  // namespace
 
-QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, ConvertResult& result) {
+QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
+                          ConvertCheckpointResult& result) {
   const Say say = [&](TensorAction action, const ShapeOf& shape_of) {
     action.quantize = true;
     std::vector<TensorAction> actions;
@@ -180,7 +182,8 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
   return plan;
 }
 
-QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype, ConvertResult& result) {
+QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,
+                             ConvertCheckpointResult& result) {
   QuantizePlan plan = plan_from("dequantize", source, std::nullopt, result,
                                 [&](TensorAction action, const ShapeOf&) {
                                   action.weight.source = dtype;

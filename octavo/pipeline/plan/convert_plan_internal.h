@@ -9,8 +9,8 @@ namespace octavo {
 // Stacks of experts are taken apart for targets whose loaders want matrices. Throws
 // Error(unsupported) with weight and reason. Both fill in what `result` says of the source.
 [[nodiscard]] QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
-                                        ConvertResult& result);
+                                        ConvertCheckpointResult& result);
 [[nodiscard]] QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,
-                                           ConvertResult& result);
+                                           ConvertCheckpointResult& result);
 
 }  // namespace octavo

@@ -71,7 +71,7 @@ TEST_F(RestackTest, stacks_come_back_as_they_were) {
     EXPECT_EQ(CheckpointReader(path("ct")).find(kUp), nullptr);
     // Through another spelling, which keeps the words.
     (void)convert_checkpoint(path("ct"), path("octavo"), Dialect::octavo);
-    const ConvertResult result =
+    const ConvertCheckpointResult result =
         dequantize_checkpoint(path("octavo"), path("plain"), DType::f32, {.threads = 2});
     EXPECT_TRUE(result.notes.empty());
     const CheckpointReader source(path("model")), plain(path("plain"));
@@ -108,7 +108,7 @@ TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
        {stack(kUp, {4, 192, 64}), stack(kUp, {std::int64_t{1} << 50, 192, 64}),
         stack(kUp, {3, 192}), stack(kUp, {3, 96, 64}), stack("model.norm", {3, 192, 64}),
         stack(kUp, {-3, 192, 64}), Json(7), Json("x"), stack("../x.down_proj", {3, 64, 96})}) {
-    const ConvertResult result = say(Json::array({lie}));
+    const ConvertCheckpointResult result = say(Json::array({lie}));
     EXPECT_EQ(result.notes.size(), 1U) << lie.dump();
     EXPECT_NE(CheckpointReader(path("plain")).find("model.layers.0.mlp.experts.0.up_proj.weight"),
               nullptr);
@@ -133,7 +133,8 @@ TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
     config.set("octavo", words);
     save("ct/config.json", config.dump());
     std::filesystem::remove_all(path("plain"));
-    const ConvertResult result = dequantize_checkpoint(path("ct"), path("plain"), DType::bf16);
+    const ConvertCheckpointResult result =
+        dequantize_checkpoint(path("ct"), path("plain"), DType::bf16);
     const CheckpointReader plain(path("plain"));
     const bool whole = plain.find(kDown) != nullptr;
     EXPECT_EQ(result.notes.empty(), whole && plain.find(kUp) != nullptr);

@@ -80,7 +80,7 @@ class Planning {
   }
 
   // What is wanted of a tensor: a recipe, or why it is left.
-  void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
+  void wish(Decision& decision, const std::string& name, const ModelTensorRole& role) const {
     const auto leave = [&](SkipReason left, std::string why) {
       decision.recipe.clear();
       decision.left = left;
@@ -106,7 +106,7 @@ class Planning {
   Decision decide(std::size_t index) {
     const StoredTensor& tensor = source_.tensors()[index];
     const safetensors::TensorEntry& entry = *tensor.entry;
-    const TensorRole role = role_of(entry.name, entry.shape, source_.config());
+    const ModelTensorRole role = role_of(entry.name, entry.shape, source_.config());
     Decision decision{.tensor = index, .role = role.role};
     other_way_ |= role.role == Role::other && !role.never.empty();
     wish(decision, entry.name, role);
