@@ -1,5 +1,5 @@
 // Who does a piece of attention: the chosen backend, or reference where that does not offer it.
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/ops/attention/attention_call_internal.h"
 
