@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "octavo/base/file/file_id.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/header.h"
 #include "octavo/tensor/tensor.h"
@@ -27,7 +26,6 @@ class OCTAVO_API FileReader {
 
   [[nodiscard]] const Header& header() const { return header_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] FileId id() const { return id_; }
 
   // find() gives nothing, at() throws Error when there is no such tensor.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const { return header_.find(name); }
@@ -47,7 +45,6 @@ class OCTAVO_API FileReader {
 
   std::string path_;
   int descriptor_ = -1;
-  FileId id_;
   Header header_;
 };
 
