@@ -15,6 +15,7 @@
 #include "cli/text/output_name.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/verify/verify.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/pipeline/tensor_statistics.h"
@@ -22,7 +21,7 @@ struct InspectedTensor {
   std::uint64_t bytes = 0;
   bool quantized = false;
   std::vector<std::string> stored_as{};  // the tensors of the file that it is
-  std::optional<Statistics> statistics{};
+  std::optional<TensorStatistics> statistics{};
 };
 
 struct Inspection {
@@ -44,6 +43,7 @@ struct InspectOptions {
 // scales do not show it. Throws Error where files cannot be read.
 [[nodiscard]] OCTAVO_API Inspection inspect_checkpoint(const std::string& path,
                                                        const InspectOptions& options = {});
-[[nodiscard]] OCTAVO_API Json json_of(const Inspection& inspection);
+// As JSON text: what `octavo inspect --json` prints.
+[[nodiscard]] OCTAVO_API std::string json_of(const Inspection& inspection);
 
 }  // namespace octavo

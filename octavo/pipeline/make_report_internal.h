@@ -3,6 +3,7 @@
 
 #include "octavo/pipeline/plan/provenance_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
+#include "octavo/report/checkpoint_report.h"
 
 namespace octavo {
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"

@@ -2,6 +2,7 @@
 // place as the source had them.
 #include <gtest/gtest.h>
 
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/quant/quantize.h"

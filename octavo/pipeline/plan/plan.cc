@@ -7,6 +7,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/expert_stack.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
@@ -205,7 +206,7 @@ class Planning {
   void copy(const Decision& decision) {
     const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
     TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
-    const DialectTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
+    const DialectTensor* const number = statics_ ? statics_->target_tensor(entry.name) : nullptr;
     if (number != nullptr) {
       action.outputs.push_back(*number);
     } else {

@@ -105,8 +105,9 @@ OCTAVO_API void check_plan_options(const QuantizePlanOptions& options);
 OCTAVO_API void check_plan_options(const QuantizePlanOptions& options,
                                    const CheckpointReader& source);
 
-// All of it, for programs to read.
-[[nodiscard]] OCTAVO_API Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
+// All of it as JSON text, for programs to read.
+[[nodiscard]] OCTAVO_API std::string json_of(const CheckpointReader& source,
+                                             const QuantizePlan& plan);
 
 // Throws Error with tensor, reason and the option that would help. Messages of this room name
 // options as "option recipe_for", whoever calls; a program puts its own words for that.
