@@ -7,8 +7,6 @@
 
 #include <type_traits>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 // The most a caller or OCTAVO_THREADS may ask for. More than there are cores is allowed (tests of
@@ -16,12 +14,11 @@ namespace octavo {
 inline constexpr int kMaxThreads = 1024;
 
 // Threads a call uses when it does not say: OCTAVO_THREADS, else the cores this process may run on.
-OCTAVO_API int available_threads();
+int available_threads();
 
 // Runs body(context, part) for every part in [0, parts), on at most `threads` threads (0: all), the
 // calling one among them, and returns when all are done. `body` must not throw.
-OCTAVO_API void parallel_for(int parts, int threads, void (*body)(void* context, int part),
-                             void* context);
+void parallel_for(int parts, int threads, void (*body)(void* context, int part), void* context);
 
 template <typename Body>
 void parallel_for(int parts, int threads, Body&& body) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "octavo/base/json/json.h"
-#include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 
 namespace octavo {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "octavo/base/macros.h"
 #include "octavo/safetensors/stored_type.h"
 
 namespace octavo::safetensors {
@@ -16,7 +15,6 @@ struct NonFiniteFound {
 
 // Whole elements of bf16, f16, f32 or f64; of other types none. (Codes of FP8 and fewer bits have
 // scales beside them, and are looked at where those are known.)
-[[nodiscard]] OCTAVO_API NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
-                                                      StoredType type);
+[[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes, StoredType type);
 
 }  // namespace octavo::safetensors

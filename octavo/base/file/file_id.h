@@ -5,8 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 struct FileId {
@@ -15,7 +13,7 @@ struct FileId {
 };
 
 // Nothing if there is no such file, or it may not be looked at.
-OCTAVO_API std::optional<FileId> file_id(const std::string& path);
-OCTAVO_API std::optional<FileId> file_id(int descriptor);
+std::optional<FileId> file_id(const std::string& path);
+std::optional<FileId> file_id(int descriptor);
 
 }  // namespace octavo
