@@ -15,6 +15,7 @@
 #include "cli/text/output_name.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 
@@ -38,17 +39,17 @@ struct Arguments {
   bool resume = false;
 };
 
-using Work = std::function<ConvertResult(const ConvertOptions&)>;
+using Work = std::function<ConvertCheckpointResult(const ConvertCheckpointOptions&)>;
 
 int run(const std::string& op, const Arguments& arguments, const Globals& globals,
         const Work& work) {
   output_name(op, arguments.output);
-  ConvertOptions options{.threads = arguments.threads,
-                         .resume = arguments.resume,
-                         .clamp_non_finite = arguments.nonfinite == "clamp"};
+  ConvertCheckpointOptions options{.threads = arguments.threads,
+                                   .resume = arguments.resume,
+                                   .clamp_non_finite = arguments.nonfinite == "clamp"};
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
-  ConvertResult result;
+  ConvertCheckpointResult result;
   bool done = false;
   {
     CheckpointWatch watch(op);
@@ -125,7 +126,7 @@ Command add_convert(CLI::App& program, Globals& globals) {
   return {app, [arguments, &globals] {
             const Dialect target = named_argument("[convert] --target:", arguments->target,
                                                   dialect_names(), parse_dialect);
-            return run("convert", *arguments, globals, [&](const ConvertOptions& options) {
+            return run("convert", *arguments, globals, [&](const auto& options) {
               return convert_checkpoint(arguments->input, arguments->output, target, options);
             });
           }};
@@ -149,7 +150,7 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
             if (element.is_code() || element.dtype == DType::f64)
               throw UsageError(text("[dequantize] --dtype: got '", cli::shown(arguments->dtype),
                                     "'; expected one of ", listed(dequantized_dtype_names())));
-            return run("dequantize", *arguments, globals, [&](const ConvertOptions& options) {
+            return run("dequantize", *arguments, globals, [&](const auto& options) {
               return dequantize_checkpoint(arguments->input, arguments->output, element.dtype,
                                            options);
             });

@@ -29,9 +29,9 @@ struct Arguments {
   bool all = false, stats = false, tree = false;
 };
 
-std::string statistics_text(const std::optional<Statistics>& statistics) {
+std::string statistics_text(const std::optional<TensorStatistics>& statistics) {
   if (!statistics) return "";
-  const Statistics& s = *statistics;
+  const TensorStatistics& s = *statistics;
   std::string out = fmt::format("  {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}", s.least, s.most,
                                 s.mean(), s.deviation());
   if (s.zero > 0) out += fmt::format("  {} zero", grouped(s.zero));
@@ -88,7 +88,7 @@ int run_inspect(const Arguments& arguments, const Globals& globals) {
   if (!seen.problem.empty())
     say(text("octavo: [inspect] note: ", seen.problem, "; shown as it is stored"));
   if (globals.json) {
-    print(json_of(seen).dump() + "\n");
+    print(json_of(seen) + "\n");
     return kGood;
   }
   print(arguments.tree ? tree_text(seen.tensors)

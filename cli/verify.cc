@@ -10,6 +10,7 @@
 #include "cli/terminal/terminal.h"
 #include "cli/text/names.h"
 #include "octavo/base/error.h"
+#include "octavo/base/json/json.h"
 
 namespace octavo::cli {
 namespace {
@@ -102,7 +103,7 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
   const Verification seen = verify_all(CheckpointReader(arguments.input), options);
   const bool good = seen.good(arguments.strict);
   if (globals.json) {
-    print(json_of(seen, options.loaders, arguments.strict).dump() + "\n");
+    print(json_of(seen, options.loaders, arguments.strict) + "\n");
     return good ? kGood : kFailed;
   }
   print(findings_text(seen.findings));

@@ -6,19 +6,15 @@ if(DEFINED SKBUILD)
   return()  # A wheel carries the module and the program; cli/ and python/ say where those go.
 endif()
 
-# Public headers: all of a room's headers except *_internal.h; of backend/ only the registry and the
-# kernel interface (kernels.h). What is not installed here is not part of the interface.
-file(GLOB_RECURSE octavo_headers CONFIGURE_DEPENDS
-  RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/octavo/*.h")
-list(FILTER octavo_headers EXCLUDE REGEX "_internal\\.h$")
-list(FILTER octavo_headers EXCLUDE REGEX "^octavo/backend/")
-foreach(door IN ITEMS registry.h kernel_clock.h kernels.h producer.h gemm_job.h accumulator_names.h
-                      attention_job.h device.h)
-  if(EXISTS "${PROJECT_SOURCE_DIR}/octavo/backend/${door}")
-    list(APPEND octavo_headers "octavo/backend/${door}")
-  endif()
-endforeach()
+# The public headers are a list; what is not on it is not part of the interface.
+set(octavo_header_list "${PROJECT_SOURCE_DIR}/cmake/public_headers.txt")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${octavo_header_list}")
+file(STRINGS "${octavo_header_list}" octavo_headers REGEX "^octavo/")
+list(TRANSFORM octavo_headers REPLACE "[ #].*" "")
 foreach(header IN LISTS octavo_headers)
+  if(NOT EXISTS "${PROJECT_SOURCE_DIR}/${header}")
+    message(FATAL_ERROR "${octavo_header_list} lists ${header}, and there is no such file")
+  endif()
   get_filename_component(folder "${header}" DIRECTORY)
   install(FILES "${PROJECT_SOURCE_DIR}/${header}"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}" COMPONENT dev)

@@ -16,6 +16,7 @@
 #include "cli/text/suggest.h"
 #include "octavo/base/error.h"
 #include "octavo/base/file/whole_file.h"
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
 namespace octavo::cli {
@@ -39,13 +40,13 @@ void check_usage(const std::string& input, const QuantizePlanOptions& options) {
 }
 
 // Adds the loader verdict. Codes were just written, so they are not read again.
-void add_verdict(const std::string& output, Json& json, std::string& text) {
+void add_verdict(const std::string& output, JsonMembers& json, std::string& text) {
   const VerifyOptions options{.codes = false};
   const CheckpointReader written(output);
   const std::vector<Finding> findings = verify(written, options);
   const Verdict verdict = verdict_of(options.loaders, findings);
   text += verdict_text(verdict, VerdictDetail::reasons);
-  json.set("servers", json_of(verdict));
+  json.emplace_back("servers", json_of(verdict));
 }
 
 // Checks everything that a run would be refused for; options that a dry run does not use are noted.
@@ -67,7 +68,7 @@ int dry_run(const QuantizeArguments& common, const CheckpointArguments& argument
              unused, count == 1 ? " does nothing here" : " do nothing here"));
   const CheckpointReader source(common.input);
   const QuantizePlan plan = plan_quantize(source, options);
-  print(globals.json ? json_of(source, plan).dump() + "\n" : plan_text(source, plan));
+  print(globals.json ? json_of(source, plan) + "\n" : plan_text(source, plan));
   return kGood;
 }
 
@@ -132,7 +133,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   // verify needs as much memory as the report, which is freed before.
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
   report.tensors = std::vector<TensorReport>();
-  Json more;
+  JsonMembers more;
   const bool for_servers =
       options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
   const bool shown = globals.json || !report.was_complete;
@@ -143,7 +144,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   } catch (const std::exception& error) {
     // The JSON output has begun, so it is completed in any case.
     unverified = error.what();
-    more.set("servers", Json::object({{"error", unverified}}));
+    more.emplace_back("servers", Json::object({{"error", unverified}}).dump());
   }
   if (globals.json) {
     end_json(more, [](std::string_view text) { print(text); });

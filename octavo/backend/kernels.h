@@ -17,7 +17,7 @@
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
-#include "octavo/scale/delayed_step.h"
+#include "octavo/scale/delayed_job.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/tensor/quantized_view.h"
 #include "octavo/tensor/view.h"

@@ -6,6 +6,7 @@
 #include "octavo/backend/cuda.h"
 #include "octavo/backend/kernel_clock_internal.h"
 #include "octavo/backend/reference/reference.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 struct CpuFeatures {
@@ -21,8 +19,8 @@ struct CpuFeatures {
   bool amx = false;     // tile + bf16
 };
 
-OCTAVO_API const CpuFeatures& cpu_features();
-OCTAVO_API std::vector<std::string> cpu_feature_names();  // those present, for display
-OCTAVO_API std::string cpu_name();  // for display only, e.g. "aarch64, 2 cores"
+const CpuFeatures& cpu_features();
+std::vector<std::string> cpu_feature_names();  // those present, for people
+std::string cpu_name();                        // for people only, e.g. "aarch64, 2 cores"
 
 }  // namespace octavo

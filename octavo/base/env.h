@@ -7,15 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 // Unset and empty both mean "not given". Every call reads the variable anew.
-OCTAVO_API std::optional<std::string> env_backend();
+std::optional<std::string> env_backend();
 // Throws Error(invalid_argument) when it is not a number from 1 to 1024.
-OCTAVO_API std::optional<int> env_threads();
+std::optional<int> env_threads();
 // Throws Error(invalid_argument) when it is neither 0 nor 1.
-OCTAVO_API std::optional<bool> env_cuda_library_gemm();
+std::optional<bool> env_cuda_library_gemm();
 
 }  // namespace octavo

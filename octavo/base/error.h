@@ -1,4 +1,4 @@
-// The library's one exception type, error codes, and check() / fail(). A message reads
+// check() and fail(), which throw octavo::Error, and the text of messages. A message reads
 //   [op] got X; expected Y; fix
 // Only code above the kernel interface (kernels.h) throws; kernels throw nothing.
 #pragma once
@@ -6,35 +6,16 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "octavo/base/macros.h"
+#include "octavo/base/exception.h"
 
 namespace octavo {
 
-enum class ErrorCode {
-  invalid_argument,  // a value, shape or size that cannot be right   -> Python ValueError
-  wrong_type,        // a dtype or format the operation does not take -> Python TypeError
-  io,                // a file could not be read or written           -> Python OSError
-  unsupported,       // right in itself, but not available here       -> Python RuntimeError
-  internal,          // a bug of octavo                               -> Python RuntimeError
-  device,            // a device, or what drives it, failed           -> Python RuntimeError
-};
-
-class OCTAVO_API Error : public std::runtime_error {
- public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  [[nodiscard]] ErrorCode code() const noexcept { return code_; }
-
- private:
-  ErrorCode code_;
-};
-
 // One piece of a message: a string, a character or a number, held as it is until the message is
 // needed. Numbers print as a stream prints them by default.
-class OCTAVO_API TextPart {
+class TextPart {
  public:
   TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}          // NOLINT
   TextPart(const char* text) : TextPart(std::string_view(text)) {}             // NOLINT
@@ -62,9 +43,9 @@ class OCTAVO_API TextPart {
   };
 };
 
-[[nodiscard]] OCTAVO_API std::string join_parts(std::initializer_list<TextPart> parts);
-[[noreturn]] OCTAVO_API void fail_with(ErrorCode code, std::string_view op,
-                                       std::initializer_list<TextPart> parts);
+[[nodiscard]] std::string join_parts(std::initializer_list<TextPart> parts);
+[[noreturn]] void fail_with(ErrorCode code, std::string_view op,
+                            std::initializer_list<TextPart> parts);
 
 // Concatenates strings and numbers. Always inlined, as are fail and check: an instance for each
 // combination of literals would be compiled, and kept, for every message of the library.

@@ -8,8 +8,6 @@
 
 #include <type_traits>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 // Maximum number of threads that a caller or OCTAVO_THREADS may ask for. It may exceed the number
@@ -18,12 +16,11 @@ inline constexpr int kMaxThreads = 1024;
 
 // Default number of threads of a call: OCTAVO_THREADS, else the cores in the affinity mask of the
 // process.
-OCTAVO_API int available_threads();
+int available_threads();
 
 // Runs body(context, part) for every part in [0, parts), on at most `threads` threads (0: all), the
 // calling one among them, and returns when all are done. `body` must not throw.
-OCTAVO_API void parallel_for(int parts, int threads, void (*body)(void* context, int part),
-                             void* context);
+void parallel_for(int parts, int threads, void (*body)(void* context, int part), void* context);
 
 template <typename Body>
 void parallel_for(int parts, int threads, Body&& body) {

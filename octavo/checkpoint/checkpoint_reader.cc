@@ -1,9 +1,7 @@
 // Opens a checkpoint: lists its files, reads their headers and checks them against the index.
 #include "octavo/checkpoint/checkpoint_reader.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,8 +11,9 @@
 #include <optional>
 
 #include "octavo/base/error.h"
-#include "octavo/base/file/descriptor_internal.h"
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/shard_index.h"
+#include "octavo/checkpoint/small_file_internal.h"
 
 namespace octavo {
 namespace {
@@ -79,30 +78,8 @@ bool is_another_model(const std::string& folder) {
 
 }  // namespace
 
-std::string read_small_file(const std::string& path, std::uint64_t most) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0)
-    fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno));
-  const Descriptor closed_at_the_end(descriptor);
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
-    fail(ErrorCode::io, kOp, "'", shown(path, 200), "' is no plain file");
-  if (static_cast<std::uint64_t>(status.st_size) > most)
-    fail(ErrorCode::invalid_argument, kOp, "'", shown(path, 200), "' has ", status.st_size,
-         " bytes; expected at most ", most);
-  std::string content(static_cast<std::size_t>(status.st_size), '\0');
-  for (std::size_t done = 0; done < content.size();) {
-    const ssize_t got = read(descriptor, content.data() + done, content.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      fail(ErrorCode::io, kOp, "could not read '", shown(path, 200),
-           "': ", got < 0 ? std::strerror(errno) : "it became shorter");
-    done += static_cast<std::size_t>(got);
-  }
-  return content;
-}
-
-CheckpointReader::CheckpointReader(const std::string& path) : path_(path) {
+CheckpointReader::CheckpointReader(const std::string& path)
+    : path_(path), config_(std::make_shared<Json>()), hf_quant_config_(config_) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno),
@@ -184,9 +161,11 @@ void CheckpointReader::open_folder() {
     }
   };
   find_in_subfolders();
-  config_ = read_config(kConfig);
-  hf_quant_config_ = read_config(kHfQuantConfig);
+  config_ = std::make_shared<Json>(read_config(kConfig));
+  hf_quant_config_ = std::make_shared<Json>(read_config(kHfQuantConfig));
 }
+
+std::string CheckpointReader::config_text() const { return config_->dump(); }
 
 // Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors. A folder with weights
 // and a config is a module; weights without a config are another format of the model.

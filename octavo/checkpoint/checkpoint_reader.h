@@ -6,16 +6,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/file_reader.h"
 
 namespace octavo {
+
+class Json;
 
 struct StoredTensor {
   std::size_t file = 0;  // index into CheckpointReader::files()
@@ -24,10 +26,6 @@ struct StoredTensor {
   [[nodiscard]] const std::string& name() const { return entry->name; }
   [[nodiscard]] std::uint64_t nbytes() const { return entry->nbytes(); }
 };
-
-// The content of a small file. Throws Error(io) when it cannot be read, Error(invalid_argument)
-// when it is longer than `most`.
-[[nodiscard]] OCTAVO_API std::string read_small_file(const std::string& path, std::uint64_t most);
 
 class OCTAVO_API CheckpointReader {
  public:
@@ -58,9 +56,12 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] const std::vector<std::string>& not_in_index() const { return not_in_index_; }
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
   [[nodiscard]] const StoredTensor& at(std::string_view name) const;
-  // config.json, and ModelOpt's hf_quant_config.json; null where there is none.
-  [[nodiscard]] const Json& config() const { return config_; }
-  [[nodiscard]] const Json& hf_quant_config() const { return hf_quant_config_; }
+  // config.json as JSON text; "null" where there is none.
+  [[nodiscard]] std::string config_text() const;
+  // For the library, whose class Json is internal: config.json, and ModelOpt's
+  // hf_quant_config.json; null where there is none.
+  [[nodiscard]] const Json& config() const { return *config_; }
+  [[nodiscard]] const Json& hf_quant_config() const { return *hf_quant_config_; }
   [[nodiscard]] std::uint64_t nbytes() const;  // of all tensors
 
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> into) const;
@@ -76,7 +77,7 @@ class OCTAVO_API CheckpointReader {
   std::string index_name_;
   std::vector<std::string> other_files_, notes_, not_in_index_, unread_files_;
   std::vector<StoredTensor> tensors_;
-  Json config_, hf_quant_config_;
+  std::shared_ptr<const Json> config_, hf_quant_config_;
 };
 
 }  // namespace octavo

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/tensor/view.h"
 
@@ -22,12 +21,12 @@ struct ExpertStack {
   bool interleaved = false;  // rows of gate and up alternate; else one half each
   bool gated = false;        // gate and up together
 };
-[[nodiscard]] OCTAVO_API ExpertStack expert_stack(const CheckpointReader& checkpoint,
-                                                  const StoredTensor& tensor);
+[[nodiscard]] ExpertStack expert_stack(const CheckpointReader& checkpoint,
+                                       const StoredTensor& tensor);
 // The same where stored shapes differ from value shapes (packed codes): `shape_of` maps a name to
 // the value shape, nullopt for a missing tensor.
 using ShapeOf = std::function<std::optional<Shape>(const std::string& name)>;
-[[nodiscard]] OCTAVO_API ExpertStack expert_stack(std::string_view name, const ShapeOf& shape_of);
+[[nodiscard]] ExpertStack expert_stack(std::string_view name, const ShapeOf& shape_of);
 
 // One matrix of a stack of known orientation, under the per-expert name that loaders use.
 struct ExpertMatrix {
@@ -38,9 +37,9 @@ struct ExpertMatrix {
 };
 // The number of matrices: experts, times two where gate and up are fused. 0 for a shape that cannot
 // be split so.
-[[nodiscard]] OCTAVO_API std::int64_t matrix_count(const ExpertStack& stack, const Shape& shape);
+[[nodiscard]] std::int64_t matrix_count(const ExpertStack& stack, const Shape& shape);
 // Matrices are numbered by expert, gate before up.
-[[nodiscard]] OCTAVO_API ExpertMatrix expert_matrix(const ExpertStack& stack, std::string_view name,
-                                                    const Shape& shape, std::int64_t index);
+[[nodiscard]] ExpertMatrix expert_matrix(const ExpertStack& stack, std::string_view name,
+                                         const Shape& shape, std::int64_t index);
 
 }  // namespace octavo

@@ -134,7 +134,7 @@ std::string_view fused_name(std::string_view last) {
   return found == nullptr ? std::string_view() : found->into;
 }
 
-TensorRole left(Role role, std::string_view why) { return {role, std::string(why)}; }
+ModelTensorRole left(Role role, std::string_view why) { return {role, std::string(why)}; }
 
 }  // namespace
 
@@ -149,8 +149,8 @@ std::string_view holder_of(std::string_view name) {
   return dot == std::string_view::npos ? std::string_view() : module.substr(0, dot);
 }
 
-TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shape,
-                   const Json& config) {
+ModelTensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shape,
+                        const Json& config) {
   const Words all = split(name), words = split(module_of(name));
   const std::string_view last = words.back();
   const bool is_weight = all.back() == "weight";

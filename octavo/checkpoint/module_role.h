@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "octavo/base/json/json.h"
-#include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 
 namespace octavo {
@@ -29,31 +28,30 @@ enum class Role : std::uint8_t {
   other,
 };
 
-struct TensorRole {
+struct ModelTensorRole {
   Role role = Role::other;
   std::string why{};  // why it stays unquantized; empty for linear and expert_stack
   // Why it can never be quantized although it is a Linear's matrix, or "".
   std::string_view never{};
 };
 
-[[nodiscard]] OCTAVO_API TensorRole role_of(std::string_view name,
-                                            const std::vector<std::uint64_t>& shape,
-                                            const Json& config);
+[[nodiscard]] ModelTensorRole role_of(std::string_view name,
+                                      const std::vector<std::uint64_t>& shape, const Json& config);
 
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight".
-[[nodiscard]] OCTAVO_API std::string_view module_of(std::string_view name);
+[[nodiscard]] std::string_view module_of(std::string_view name);
 
 // "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj": the module that holds an
 // expert stack among its parameters; loaders match this name against the ignore list.
-[[nodiscard]] OCTAVO_API std::string_view holder_of(std::string_view name);
+[[nodiscard]] std::string_view holder_of(std::string_view name);
 
 // Tensors with the same key are fused into one matrix by servers, or are the experts of one layer:
 // q/k/v, gate/up, w1/w3, MLA's q_a/kv_a. Empty: not fused.
-[[nodiscard]] OCTAVO_API std::string fusion_key(std::string_view module);
+[[nodiscard]] std::string fusion_key(std::string_view module);
 
 // Tensors with the same key are loaded together: all with one scheme, or all unquantized. Fused
 // matrices, and all matrices of a layer's experts. Empty: not grouped.
-[[nodiscard]] OCTAVO_API std::string group_key(std::string_view module);
+[[nodiscard]] std::string group_key(std::string_view module);
 
 // The position of its rows in the fused matrix. Only the last part may end within a block.
 enum class FusedPlace : std::uint8_t {
@@ -62,9 +60,9 @@ enum class FusedPlace : std::uint8_t {
   last,             // of q/k/v or gate/up
   replicated_last,  // of MLA's q_a/kv_a, which tensor parallelism replicates
 };
-[[nodiscard]] OCTAVO_API FusedPlace fused_place(std::string_view module);
+[[nodiscard]] FusedPlace fused_place(std::string_view module);
 
 // Natural sort order: "layers.10" after "layers.9".
-[[nodiscard]] OCTAVO_API bool natural_less(std::string_view a, std::string_view b);
+[[nodiscard]] bool natural_less(std::string_view a, std::string_view b);
 
 }  // namespace octavo

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 struct ShardIndex {
@@ -23,25 +21,23 @@ struct ShardIndex {
 };
 
 // Throws Error(invalid_argument) that names `file` and what is wrong.
-[[nodiscard]] OCTAVO_API ShardIndex parse_shard_index(std::string_view text, std::string_view file);
+[[nodiscard]] ShardIndex parse_shard_index(std::string_view text, std::string_view file);
 
 // Throws Error(invalid_argument) where the index omits shards: a number that its own names imply
 // ("model-00001-of-00003.safetensors" alone implies two others), or a file of the folder with the
 // same numbering. A loader that follows such an index runs with uninitialized weights.
-OCTAVO_API void check_no_shard_is_left_out(const std::vector<std::string>& used,
-                                           const std::vector<std::string>& in_folder,
-                                           std::string_view index);
+void check_no_shard_is_left_out(const std::vector<std::string>& used,
+                                const std::vector<std::string>& in_folder, std::string_view index);
 
 // In the format of transformers and vLLM.
-[[nodiscard]] OCTAVO_API std::string write_shard_index(const ShardIndex& index);
+[[nodiscard]] std::string write_shard_index(const ShardIndex& index);
 // The same written piecewise, for names that are stored elsewhere: in their order, each with its
 // index into `files`.
-OCTAVO_API void write_shard_index(
-    const std::vector<std::string>& files,
-    const std::vector<std::pair<std::string_view, std::size_t>>& tensors, std::int64_t total_size,
-    const std::function<void(std::string_view)>& put);
+void write_shard_index(const std::vector<std::string>& files,
+                       const std::vector<std::pair<std::string_view, std::size_t>>& tensors,
+                       std::int64_t total_size, const std::function<void(std::string_view)>& put);
 
 // True for the name of a file in a folder: no separator, no NUL, not "." or "..".
-[[nodiscard]] OCTAVO_API bool is_plain_file_name(std::string_view name);
+[[nodiscard]] bool is_plain_file_name(std::string_view name);
 
 }  // namespace octavo

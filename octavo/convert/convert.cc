@@ -4,7 +4,7 @@
 #include <array>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/exec/device_tensor.h"

@@ -1,13 +1,12 @@
 // widened(): a tensor of any element type as f32.
 #pragma once
 
-#include "octavo/base/macros.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
 
 // f32 is returned as it is; bf16, f16 and unpacked codes convert exactly; f64 is rounded to nearest
 // even. Dense, on the CPU, one thread.
-[[nodiscard]] OCTAVO_API Tensor widened(const Tensor& numbers);
+[[nodiscard]] Tensor widened(const Tensor& numbers);
 
 }  // namespace octavo

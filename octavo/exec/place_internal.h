@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"
 

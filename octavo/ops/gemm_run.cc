@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/ops/gemm_run_internal.h"

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kOp = "convert";
 
 void stream(const CheckpointReader& source, const std::string& out, const QuantizePlan& plan,
-            const std::string& what, const ConvertOptions& options) {
+            const std::string& what, const ConvertCheckpointOptions& options) {
   const QuantizeCheckpointOptions streaming{.plan = plan.options,
                                             .threads = options.threads,
                                             .max_memory = options.max_memory,
@@ -50,8 +50,8 @@ void speak_as(std::string_view op, const std::function<void()>& work) {
 }
 
 void run(std::string_view op, const CheckpointReader& source, const std::string& out,
-         const QuantizePlan& plan, const std::string& what, const ConvertOptions& options,
-         ConvertResult& result) {
+         const QuantizePlan& plan, const std::string& what, const ConvertCheckpointOptions& options,
+         ConvertCheckpointResult& result) {
   const auto start = std::chrono::steady_clock::now();
   check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
   const Json finished = options.resume ? finished_provenance(out) : Json();
@@ -81,21 +81,23 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
 
 }  // namespace
 
-ConvertResult convert_checkpoint(const std::string& source_path, const std::string& out,
-                                 Dialect target, const ConvertOptions& options) {
+ConvertCheckpointResult convert_checkpoint(const std::string& source_path, const std::string& out,
+                                           Dialect target,
+                                           const ConvertCheckpointOptions& options) {
   const CheckpointReader source(source_path);
-  ConvertResult result;
+  ConvertCheckpointResult result;
   const QuantizePlan plan = plan_convert(source, target, result);
   run(kOp, source, out, plan, text("convert to ", name_of(target)), options, result);
   return result;
 }
 
-ConvertResult dequantize_checkpoint(const std::string& source_path, const std::string& out,
-                                    DType dtype, const ConvertOptions& options) {
+ConvertCheckpointResult dequantize_checkpoint(const std::string& source_path,
+                                              const std::string& out, DType dtype,
+                                              const ConvertCheckpointOptions& options) {
   check(dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32, ErrorCode::wrong_type,
         "dequantize", "got ", dtype_name(dtype), "; expected bfloat16, float16 or float32");
   const CheckpointReader source(source_path);
-  ConvertResult result;
+  ConvertCheckpointResult result;
   QuantizePlan plan = plan_dequantize(source, dtype, result);
   plan.options.clamp_non_finite = options.clamp_non_finite;
   run("dequantize", source, out, plan, text("dequantize to ", dtype_name(dtype)), options, result);

@@ -17,14 +17,16 @@ namespace octavo {
 // cache scales are converted where the target supports them, and noted otherwise. Throws
 // Error(unsupported) with weight and reason where the target cannot hold a weight,
 // Error(invalid_argument) where the source is not quantized, and what quantize_checkpoint throws.
-OCTAVO_API ConvertResult convert_checkpoint(const std::string& source, const std::string& out,
-                                            Dialect target, const ConvertOptions& options = {});
+OCTAVO_API ConvertCheckpointResult convert_checkpoint(const std::string& source,
+                                                      const std::string& out, Dialect target,
+                                                      const ConvertCheckpointOptions& options = {});
 
 // Every quantized weight as bf16, f16 or f32 (scale times code, rounded to nearest even); other
 // tensors are copied, and config.json gets the dtype. Experts that quantize_checkpoint split out of
 // a stack are merged again, as the source had them. A value beyond f16's range is an error that
 // names the weight, unless clamp_non_finite.
-OCTAVO_API ConvertResult dequantize_checkpoint(const std::string& source, const std::string& out,
-                                               DType dtype, const ConvertOptions& options = {});
+OCTAVO_API ConvertCheckpointResult
+dequantize_checkpoint(const std::string& source, const std::string& out, DType dtype,
+                      const ConvertCheckpointOptions& options = {});
 
 }  // namespace octavo

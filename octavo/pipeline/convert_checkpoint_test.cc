@@ -46,7 +46,7 @@ TEST(ConvertCheckpoint, ThereAndBackGivesTheSameBytes) {
         const TemporaryFolder folder;
         write_checkpoint(folder, from, weights);
         const TemporaryFolder results;
-        const ConvertResult there =
+        const ConvertCheckpointResult there =
             convert_checkpoint(folder.path(), results.path("there"), to, {.threads = 2});
         EXPECT_EQ(there.from, from);
         EXPECT_EQ(there.weights, static_cast<std::int64_t>(weights.size()));
@@ -89,7 +89,7 @@ TEST(ConvertCheckpoint, DequantizingIsDequantize) {
         SCOPED_TRACE(text(name_of(dialect), " ", name));
         const TemporaryFolder folder, results;
         write_checkpoint(folder, dialect, weights);
-        const ConvertResult result =
+        const ConvertCheckpointResult result =
             dequantize_checkpoint(folder.path(), results.path("out"), dtype);
         EXPECT_GT(result.bytes_after, result.bytes_before);
         const CheckpointReader out(results.path("out"));

@@ -112,7 +112,7 @@ TEST(ConvertStatic, Fp8KeepsItsActivationsAndItsCache) {
                say_static(words, kStaticFp8);
                words.set("kv_cache_scheme", kStaticFp8);
              });
-  const ConvertResult there =
+  const ConvertCheckpointResult there =
       convert_checkpoint(folder.path(), results.path("mo"), Dialect::modelopt);
   EXPECT_EQ(all_of(there.notes), "");
   const CheckpointReader mo(results.path("mo"));
@@ -182,14 +182,14 @@ TEST(ConvertStatic, WhatTheTargetCannotHoldIsDroppedAndNoted) {
                say_static(words, kStaticFp8);
                fp8_cache(words);
              });
-  const ConvertResult result =
+  const ConvertCheckpointResult result =
       convert_checkpoint(folder.path(), results.path("ds"), Dialect::deepseek);
   EXPECT_TRUE(has(all_of(result.notes), "1 activation scales are dropped"));
   EXPECT_TRUE(has(all_of(result.notes), "KV cache quantization is no longer declared"));
   const CheckpointReader out(results.path("ds"));
   EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
-  EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // the name that vLLM reads
-  const ConvertResult plain =
+  EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // as vLLM looks for it
+  const ConvertCheckpointResult plain =
       dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
   EXPECT_TRUE(has(all_of(plain.notes), "are dropped"));
   EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
@@ -221,7 +221,7 @@ TEST(ConvertStatic, ACacheThatConfigJsonAloneSpeaksOf) {
                {{"model.layers.0.self_attn.k_proj.k_scale", StoredType::f32, {}, 0.5F}},
                [&](Json& words) { words.set("kv_cache_quant_algo", algorithm); });
     std::filesystem::remove(folder.path("hf_quant_config.json"));
-    const ConvertResult result =
+    const ConvertCheckpointResult result =
         convert_checkpoint(folder.path(), results.path("ct"), Dialect::compressed_tensors);
     EXPECT_EQ(all_of(result.notes), "");
     const CheckpointReader ct(results.path("ct"));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/verify/verify.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
@@ -30,7 +31,8 @@ class ExpertStacksTest : public PipelineTest {
   [[nodiscard]] std::map<std::string, std::string> numbers(const std::string& name) const {
     const std::string plain = name + "-plain";
     std::filesystem::remove_all(path(plain));
-    const ConvertResult result = dequantize_checkpoint(path(name), path(plain), DType::f32);
+    const ConvertCheckpointResult result =
+        dequantize_checkpoint(path(name), path(plain), DType::f32);
     EXPECT_TRUE(result.notes.empty());
     std::map<std::string, std::string> out;
     const CheckpointReader reader(path(plain));
@@ -229,7 +231,8 @@ TEST_F(ExpertStacksTest, StaticScalesGoToEveryExpert) {
       writer.finish();
     }
     std::filesystem::rename(path("more.safetensors"), path("oc/model.safetensors"));
-    const ConvertResult result = convert_checkpoint(path("oc"), path("mo"), Dialect::modelopt);
+    const ConvertCheckpointResult result =
+        convert_checkpoint(path("oc"), path("mo"), Dialect::modelopt);
     EXPECT_TRUE(result.notes.empty()) << result.notes.front();
     const CheckpointReader mo(path("mo"));
     EXPECT_EQ(mo.find(text(kUp, ".input_scale")), nullptr);

@@ -104,7 +104,7 @@ Inspection inspect_checkpoint(const std::string& path, const InspectOptions& opt
   return out;
 }
 
-Json json_of(const Inspection& inspection) {
+std::string json_of(const Inspection& inspection) {
   Json list = Json::array();
   for (const InspectedTensor& tensor : inspection.tensors) {
     Json shape = Json::array();
@@ -116,7 +116,7 @@ Json json_of(const Inspection& inspection) {
                              {"quantized", tensor.quantized},
                              {"stored_as", list_of(tensor.stored_as)}});
     if (tensor.statistics) {
-      const Statistics& s = *tensor.statistics;
+      const TensorStatistics& s = *tensor.statistics;
       one.set("statistics", Json::object({{"min", s.least},
                                           {"max", s.most},
                                           {"mean", s.mean()},
@@ -128,13 +128,14 @@ Json json_of(const Inspection& inspection) {
     list.push(std::move(one));
   }
   return Json::object(
-      {{"path", inspection.path},
-       {"files", inspection.files},
-       {"bytes", static_cast<std::int64_t>(inspection.bytes)},
-       {"quantized", inspection.dialect.has_value()},
-       {"dialect", inspection.dialect ? Json(name_of(*inspection.dialect)) : Json()},
-       {"problem", inspection.problem.empty() ? Json() : Json(inspection.problem)},
-       {"tensors", std::move(list)}});
+             {{"path", inspection.path},
+              {"files", inspection.files},
+              {"bytes", static_cast<std::int64_t>(inspection.bytes)},
+              {"quantized", inspection.dialect.has_value()},
+              {"dialect", inspection.dialect ? Json(name_of(*inspection.dialect)) : Json()},
+              {"problem", inspection.problem.empty() ? Json() : Json(inspection.problem)},
+              {"tensors", std::move(list)}})
+      .dump();
 }
 
 }  // namespace octavo

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/pipeline/tensor_statistics.h"
@@ -22,8 +21,8 @@ struct InspectedTensor {
   std::string type;  // stored dtype, or the quantization: describe()
   std::uint64_t bytes = 0;
   bool quantized = false;
-  std::vector<std::string> stored_as{};  // names of the stored tensors that hold it
-  std::optional<Statistics> statistics{};
+  std::vector<std::string> stored_as{};  // the tensors of the file that it is
+  std::optional<TensorStatistics> statistics{};
 };
 
 struct Inspection {
@@ -45,6 +44,7 @@ struct InspectOptions {
 // not reveal it. Throws Error where files cannot be read.
 [[nodiscard]] OCTAVO_API Inspection inspect_checkpoint(const std::string& path,
                                                        const InspectOptions& options = {});
-[[nodiscard]] OCTAVO_API Json json_of(const Inspection& inspection);
+// As JSON text: what `octavo inspect --json` prints.
+[[nodiscard]] OCTAVO_API std::string json_of(const Inspection& inspection);
 
 }  // namespace octavo

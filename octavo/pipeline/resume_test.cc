@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 

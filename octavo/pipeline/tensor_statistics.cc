@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kPiece = 1 << 20;  // bytes, a multiple of every element size
 
 template <typename Stored, typename Value>
-void add_all(std::span<const std::byte> bytes, Statistics& into, Value&& value) {
+void add_all(std::span<const std::byte> bytes, TensorStatistics& into, Value&& value) {
   for (std::size_t at = 0; at + sizeof(Stored) <= bytes.size(); at += sizeof(Stored)) {
     Stored stored;
     std::memcpy(&stored, bytes.data() + at, sizeof(Stored));
@@ -25,7 +25,7 @@ void add_all(std::span<const std::byte> bytes, Statistics& into, Value&& value) 
 
 }  // namespace
 
-void Statistics::add(double value) {
+void TensorStatistics::add(double value) {
   ++count;
   if (std::isnan(value)) {
     ++nan;
@@ -43,16 +43,18 @@ void Statistics::add(double value) {
   sum2 += value * value;
 }
 
-double Statistics::mean() const { return finite() > 0 ? sum / static_cast<double>(finite()) : 0.0; }
+double TensorStatistics::mean() const {
+  return finite() > 0 ? sum / static_cast<double>(finite()) : 0.0;
+}
 
-double Statistics::deviation() const {
+double TensorStatistics::deviation() const {
   if (finite() == 0) return 0;
   const double average = mean();
   return std::sqrt(std::max(0.0, sum2 / static_cast<double>(finite()) - average * average));
 }
 
-std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
-                                        const StoredTensor& tensor) {
+std::optional<TensorStatistics> statistics_of(const CheckpointReader& checkpoint,
+                                              const StoredTensor& tensor) {
   const auto type = safetensors::element_type(tensor.entry->type);
   if (!type || type->packed) return std::nullopt;
   const bool wide = type->dtype == DType::f32 || type->dtype == DType::f64;
@@ -66,7 +68,7 @@ std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
     for (std::size_t code = 0; code < table.size(); ++code)
       table[code] = decode(format, static_cast<std::uint32_t>(code));
   }
-  Statistics out;
+  TensorStatistics out;
   std::vector<std::byte> buffer(std::min<std::uint64_t>(kPiece, tensor.nbytes()));
   for (std::uint64_t at = 0; at < tensor.nbytes(); at += buffer.size()) {
     const std::span<std::byte> piece(buffer.data(),
@@ -84,13 +86,13 @@ std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
   return out;
 }
 
-Statistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
-                         const FoundWeight& found) {
+TensorStatistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
+                               const FoundWeight& found) {
   const Shape& shape = found.weight.shape;
   const std::int64_t cols = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
   const std::int64_t rows = cols > 0 ? element_count(shape) / cols : 0;
   const std::int64_t step = std::max<std::int64_t>(1, row_block_rows(dialect, found.weight));
-  Statistics out;
+  TensorStatistics out;
   for (std::int64_t row = 0; row < rows; row += step) {
     const QuantizedTensor row_block =
         read_row_block(checkpoint, dialect, found, row, std::min(step, rows - row));

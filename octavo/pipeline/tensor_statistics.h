@@ -10,7 +10,7 @@
 
 namespace octavo {
 
-struct OCTAVO_API Statistics {
+struct OCTAVO_API TensorStatistics {
   std::int64_t count = 0, nan = 0, inf = 0, zero = 0;
   double least = 0, most = 0;  // of the finite values
   double sum = 0, sum2 = 0;
@@ -22,10 +22,10 @@ struct OCTAVO_API Statistics {
 };
 
 // nullopt for types that are not floating point.
-[[nodiscard]] OCTAVO_API std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
-                                                                 const StoredTensor& tensor);
+[[nodiscard]] OCTAVO_API std::optional<TensorStatistics> statistics_of(
+    const CheckpointReader& checkpoint, const StoredTensor& tensor);
 // Of the dequantized values.
-[[nodiscard]] OCTAVO_API Statistics statistics_of(const CheckpointReader& checkpoint,
-                                                  Dialect dialect, const FoundWeight& found);
+[[nodiscard]] OCTAVO_API TensorStatistics statistics_of(const CheckpointReader& checkpoint,
+                                                        Dialect dialect, const FoundWeight& found);
 
 }  // namespace octavo

@@ -8,7 +8,7 @@
 
 #include "octavo/base/macros.h"
 #include "octavo/format/named_formats.h"
-#include "octavo/scale/delayed_step.h"
+#include "octavo/scale/delayed_job.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/exec/place_internal.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/quantize_plan_internal.h"

@@ -13,7 +13,7 @@
 namespace octavo {
 
 // One quantization: of a tensor, or of its transpose.
-struct QuantizedCopy {
+struct OCTAVO_API QuantizedCopy {
   Tensor codes;
   Tensor scales;        // one per tile; strides as scaling.scale_order says
   Tensor tensor_scale;  // one f32, where scales are e4m3; else empty

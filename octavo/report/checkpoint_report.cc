@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "octavo/base/json/json.h"
+
 namespace octavo {
 namespace {
 
@@ -156,11 +158,9 @@ std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
   return order;
 }
 
-Json json_of(const CheckpointReport& report) {
-  Json out = head_of(report);
-  Json tensors = Json::array();
-  for (const TensorReport& tensor : report.tensors) tensors.push(json_of(tensor));
-  out.set("tensors", std::move(tensors));
+std::string json_of(const CheckpointReport& report) {
+  std::string out;
+  write_json(report, {}, [&](std::string_view piece) { out += piece; });
   return out;
 }
 
@@ -178,17 +178,17 @@ void begin_json(const CheckpointReport& report, const PutText& put) {
   put(report.tensors.empty() ? "]" : "\n  ]");
 }
 
-void end_json(const Json& more, const PutText& put) {
-  for (const auto& [key, value] : more.members()) {
+void end_json(const JsonMembers& more, const PutText& put) {
+  for (const auto& [key, value] : more) {
     put(",\n  ");
     put(Json(key).dump());
     put(": ");
-    put(indented(value.dump(), "  "));
+    put(indented(value, "  "));
   }
   put("\n}");
 }
 
-void write_json(const CheckpointReport& report, const Json& more, const PutText& put) {
+void write_json(const CheckpointReport& report, const JsonMembers& more, const PutText& put) {
   begin_json(report, put);
   end_json(more, put);
 }

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/report/metrics.h"
 
@@ -78,14 +78,17 @@ struct OCTAVO_API CheckpointReport {
   [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;
 };
 
-[[nodiscard]] OCTAVO_API Json json_of(const CheckpointReport& report);
-// The text of json_of(report) with `more` members at its end, a tensor at a time: of many tensors
-// the document would be the largest thing in memory.
+// As JSON text.
+[[nodiscard]] OCTAVO_API std::string json_of(const CheckpointReport& report);
+// The same a tensor at a time, with `more` members at its end (names, and JSON text of each): of
+// many tensors the document would be the largest thing in memory.
 using PutText = std::function<void(std::string_view)>;
-OCTAVO_API void write_json(const CheckpointReport& report, const Json& more, const PutText& put);
+using JsonMembers = std::vector<std::pair<std::string, std::string>>;
+OCTAVO_API void write_json(const CheckpointReport& report, const JsonMembers& more,
+                           const PutText& put);
 // Its two halves, for a caller that must free the report's memory before it can compute `more`.
 OCTAVO_API void begin_json(const CheckpointReport& report, const PutText& put);
-OCTAVO_API void end_json(const Json& more, const PutText& put);
+OCTAVO_API void end_json(const JsonMembers& more, const PutText& put);
 [[nodiscard]] OCTAVO_API std::string html_of(const CheckpointReport& report);
 
 [[nodiscard]] OCTAVO_API std::span<const std::string_view> advised_presets();

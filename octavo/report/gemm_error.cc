@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/base/thread_pool.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/report/piece_internal.h"

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "octavo/base/error.h"
 #include "octavo/report/metrics_testing_internal.h"
 
 namespace octavo {

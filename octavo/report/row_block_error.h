@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/macros.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/report/metrics.h"
 #include "octavo/tensor/view.h"
@@ -53,12 +52,11 @@ struct RowBlockError {
 };
 
 // One thread, dense values [rows, K] on the CPU, rowwise codes.
-[[nodiscard]] OCTAVO_API RowBlockError measure_row_block(const View& values,
-                                                         const QuantizedTensor& row_block,
-                                                         const RowBlockErrorOptions& options = {});
+[[nodiscard]] RowBlockError measure_row_block(const View& values, const QuantizedTensor& row_block,
+                                              const RowBlockErrorOptions& options = {});
 
 // Accumulated error of all row blocks of a tensor.
-class OCTAVO_API TensorError {
+class TensorError {
  public:
   explicit TensorError(std::size_t row_blocks = 0) : sums_(row_blocks) {}
   // Not from two threads at once.

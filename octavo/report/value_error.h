@@ -4,15 +4,13 @@
 
 #include <span>
 
-#include "octavo/base/macros.h"
 #include "octavo/report/row_block_error.h"
 
 namespace octavo {
 
 // Sums in double, element by element. Both must be of the same length. `bytes` is what the second
 // takes in its file.
-[[nodiscard]] OCTAVO_API RowBlockError measure_values(std::span<const float> before,
-                                                      std::span<const float> after,
-                                                      std::int64_t bytes);
+[[nodiscard]] RowBlockError measure_values(std::span<const float> before,
+                                           std::span<const float> after, std::int64_t bytes);
 
 }  // namespace octavo

@@ -10,16 +10,14 @@
 #include <cstdint>
 #include <span>
 
-#include "octavo/base/macros.h"
 #include "octavo/safetensors/file_reader.h"
 
 namespace octavo::safetensors {
 
 // The contribution of a piece that begins at byte `offset` of the data.
-[[nodiscard]] OCTAVO_API std::uint64_t piece_checksum(std::uint64_t offset,
-                                                      std::span<const std::byte> bytes);
+[[nodiscard]] std::uint64_t piece_checksum(std::uint64_t offset, std::span<const std::byte> bytes);
 
 // The checksum of all data of a file, read in windows of a megabyte.
-[[nodiscard]] OCTAVO_API std::uint64_t data_checksum(const FileReader& file);
+[[nodiscard]] std::uint64_t data_checksum(const FileReader& file);
 
 }  // namespace octavo::safetensors

@@ -56,7 +56,6 @@ FileReader::FileReader(const std::string& path, const ReadOptions& options) : pa
   }
   try {
     const std::uint64_t file_bytes = plain_file_bytes(descriptor_, path);
-    id_ = file_id(descriptor_).value_or(FileId{});
     std::array<std::byte, kLengthBytes> first_bytes{};
     const std::size_t available = std::min(file_bytes, kLengthBytes);
     read_file(0, std::span(first_bytes).first(available));
@@ -76,7 +75,6 @@ FileReader::~FileReader() { close_file(); }
 FileReader::FileReader(FileReader&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      id_(other.id_),
       header_(std::move(other.header_)) {}
 
 FileReader& FileReader::operator=(FileReader&& other) noexcept {
@@ -84,7 +82,6 @@ FileReader& FileReader::operator=(FileReader&& other) noexcept {
     close_file();
     path_ = std::move(other.path_);
     descriptor_ = std::exchange(other.descriptor_, -1);
-    id_ = other.id_;
     header_ = std::move(other.header_);
   }
   return *this;

@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "octavo/base/file/file_id.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/header.h"
 #include "octavo/tensor/tensor.h"
@@ -28,7 +27,6 @@ class OCTAVO_API FileReader {
 
   [[nodiscard]] const Header& header() const { return header_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] FileId id() const { return id_; }
 
   // For a missing tensor find() returns null, at() throws Error.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const { return header_.find(name); }
@@ -48,7 +46,6 @@ class OCTAVO_API FileReader {
 
   std::string path_;
   int descriptor_ = -1;
-  FileId id_;
   Header header_;
 };
 

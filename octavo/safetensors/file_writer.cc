@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/file_id.h"
+#include "octavo/base/file/whole_file.h"
 #include "octavo/safetensors/data_checksum.h"
 #include "octavo/safetensors/placement_internal.h"
 
@@ -20,20 +22,23 @@ FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
                        const WriteOptions& options)
     : sources_(options.sources),
       header_(place_tensors(std::move(tensors), options.metadata, path)),
-      file_(std::string(kOp), path),
+      file_(std::make_unique<WholeFile>(std::string(kOp), path)),
       sums_(options.sum) {
   check_is_no_source();
-  file_.reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
+  file_->reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
   if (options.write_behind > 0 && header_.data_bytes >= kWorthAThread)
-    file_.write_behind(options.write_behind);
+    file_->write_behind(options.write_behind);
   const std::string header_bytes = write_header(header_);
-  file_.write_at(0, std::as_bytes(std::span(header_bytes)));
+  file_->write_at(0, std::as_bytes(std::span(header_bytes)));
 }
 
+FileWriter::~FileWriter() = default;
+
 void FileWriter::check_is_no_source() const {
-  const std::optional<FileId> target = file_id(file_.path());
-  if (target && std::find(sources_.begin(), sources_.end(), *target) != sources_.end()) {
-    fail(ErrorCode::io, kOp, shown_file(file_.path()),
+  const std::optional<FileId> target = file_id(file_->path());
+  const auto is_target = [&](const std::string& source) { return file_id(source) == target; };
+  if (target && std::any_of(sources_.begin(), sources_.end(), is_target)) {
+    fail(ErrorCode::io, kOp, shown_file(file_->path()),
          " is also a file to read from; expected two; write to another name");
   }
 }
@@ -41,7 +46,7 @@ void FileWriter::check_is_no_source() const {
 const TensorEntry& FileWriter::at(std::string_view name) const {
   const TensorEntry* const found = header_.find(name);
   if (found == nullptr) {
-    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ", shown_tensor(name),
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_->path()), ": ", shown_tensor(name),
          " was not planned; name it when the writer is made");
   }
   return *found;
@@ -51,10 +56,10 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
                        std::span<const std::byte> bytes) {
   if (tensor.end < tensor.begin || tensor.end > header_.data_bytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_tensor(tensor.name), " is not of ",
-         shown_file(file_.path()), "; take it from this writer's header");
+         shown_file(file_->path()), "; take it from this writer's header");
   }
   if (offset > tensor.nbytes() || bytes.size() > tensor.nbytes() - offset) {
-    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ",
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_->path()), ": ",
          shown_tensor(tensor.name), " has ", tensor.nbytes(), " bytes, but ", bytes.size(),
          " were given for byte ", offset, " on");
   }
@@ -64,7 +69,7 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
     check(!finished_, ErrorCode::invalid_argument, kOp, "write() after finish()");
   }
   const std::uint64_t begin = tensor.begin + offset;
-  file_.write_at(header_.data_begin + begin, bytes);
+  file_->write_at(header_.data_begin + begin, bytes);
   note_written(begin, begin + bytes.size(), sums_ ? piece_checksum(begin, bytes) : 0);
 }
 
@@ -93,12 +98,12 @@ void FileWriter::finish() {
     const auto holder =
         std::find_if(header_.tensors.begin(), header_.tensors.end(),
                      [first_gap](const TensorEntry& tensor) { return tensor.end > first_gap; });
-    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ",
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_->path()), ": ",
          shown_tensor(holder->name), " was not written from byte ", first_gap - holder->begin,
          " on; expected all ", holder->nbytes(), " bytes before finish()");
   }
   check_is_no_source();
-  file_.commit();
+  file_->commit();
   finished_ = true;
 }
 

@@ -7,23 +7,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/file/file_id.h"
-#include "octavo/base/file/whole_file.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/header.h"
 #include "octavo/safetensors/header_writer.h"
+
+namespace octavo {
+class WholeFile;
+}
 
 namespace octavo::safetensors {
 
 struct WriteOptions {
   Metadata metadata{};
-  std::vector<FileId> sources{};  // FileReader::id() of source files that must not be overwritten
+  std::vector<std::string> sources{};  // paths of files that must not be replaced
   // Buffer size of a write-behind thread; 0: the calling thread writes.
   std::uint64_t write_behind = 0;
   bool sum = false;  // keep written_checksum()
@@ -35,6 +38,7 @@ class OCTAVO_API FileWriter {
   // Error(io) when the file cannot be created, the disk is too small, or it is one of the sources.
   FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
              const WriteOptions& options = {});
+  ~FileWriter();  // without finish() nothing is left behind
 
   // The position of each tensor. header().tensors is in file order: writing in that order is
   // fastest.
@@ -54,9 +58,9 @@ class OCTAVO_API FileWriter {
   void note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum);
   void check_is_no_source() const;
 
-  std::vector<FileId> sources_;
+  std::vector<std::string> sources_;
   Header header_;
-  WholeFile file_;
+  std::unique_ptr<WholeFile> file_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t>
       written_;  // begin -> end in the data; disjoint and not adjacent

@@ -126,20 +126,20 @@ TEST_F(FileWriterTest, NeverOverASource) {
   std::filesystem::create_symlink("x", folder / "symbolic");
   std::filesystem::create_hard_link(folder / "x", folder / "hard");
   for (const char* const name : {"x", "symbolic", "hard", "./x"}) {
-    EXPECT_NE(message_of([&] { FileWriter(path(name), plans(), {.sources = {source.id()}}); },
+    EXPECT_NE(message_of([&] { FileWriter(path(name), plans(), {.sources = {source.path()}}); },
                          ErrorCode::io)
                   .find("is also a file to read from"),
               std::string::npos)
         << name;
   }
   // The target name becomes the source while the file is being written.
-  FileWriter writer(path("y"), plans(), {.sources = {source.id()}});
+  FileWriter writer(path("y"), plans(), {.sources = {source.path()}});
   fill(writer);
   std::filesystem::create_hard_link(folder / "x", folder / "y");
   EXPECT_NE(message_of([&] { writer.finish(); }, ErrorCode::io).find("is also a file to read from"),
             std::string::npos);
   EXPECT_EQ(content("x"), before);
-  write("other", {.sources = {source.id()}});
+  write("other", {.sources = {source.path()}});
 }
 
 TEST_F(FileWriterTest, GivenUpLeavesWhatWasThere) {

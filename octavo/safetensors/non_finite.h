@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "octavo/base/macros.h"
 #include "octavo/safetensors/stored_type.h"
 
 namespace octavo::safetensors {
@@ -16,7 +15,6 @@ struct NonFiniteFound {
 
 // `bytes` are whole elements of bf16, f16, f32 or f64; other types have none. (FP8 and narrower
 // codes are checked where their scales are known.)
-[[nodiscard]] OCTAVO_API NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
-                                                      StoredType type);
+[[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes, StoredType type);
 
 }  // namespace octavo::safetensors

@@ -154,8 +154,8 @@ void set_strides(View& view, const Shape& units, const std::int64_t* strides,
 View view_of_dlpack(const DLTensor& array, bool padded, const DlpackImport& import) {
   const Meaning meaning = meaning_of(array.dtype, padded, import);
   const Device device = device_of(array.device);
-  require(array.ndim >= 0 && array.ndim <= kMaxRank, "got ", array.ndim,
-          " dimensions; expected 0 to ", kMaxRank);
+  require(array.ndim >= 0, "got ", array.ndim, " dimensions; expected 0 to ", kMaxRank);
+  if (array.ndim > kMaxRank) fail_rank(kFrom, static_cast<std::size_t>(array.ndim));
   require(array.ndim == 0 || array.shape != nullptr, "got ", array.ndim,
           " dimensions without a shape");
   const Shape units(

@@ -162,6 +162,8 @@ TEST(DlpackImport, ShapesOfEveryRank) {
   EXPECT_EQ(from_dlpack(&most.managed).shape().rank(), kMaxRank);
   Versioned more(kF32, std::vector<std::int64_t>(kMaxRank + 1, 1));
   EXPECT_EQ(refusal(more).code(), ErrorCode::invalid_argument);
+  EXPECT_STREQ(refusal(more).what(),
+               "[from_dlpack] got 9 dimensions; expected at most 8; collapse leading dimensions");
   Versioned negative_rank(kF32, {1});
   negative_rank.array().ndim = -1;
   EXPECT_EQ(refusal(negative_rank).code(), ErrorCode::invalid_argument);

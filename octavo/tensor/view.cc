@@ -6,6 +6,17 @@
 
 namespace octavo {
 
+void fail_rank(std::string_view op, std::size_t rank) {
+  fail(ErrorCode::invalid_argument, op, "got ", rank, " dimensions; expected at most ", kMaxRank,
+       "; collapse leading dimensions");
+}
+
+void check_code_bytes(const Format& format, std::size_t bytes) {
+  check(static_cast<std::size_t>(format.code_bytes()) == bytes, ErrorCode::wrong_type, "view",
+        "codes of ", format.bits(), " bits need ",
+        format.code_bytes() == 1 ? "uint8_t" : "uint16_t", " elements");
+}
+
 std::int64_t element_count(const Shape& shape) {
   std::int64_t count = 1;
   bool empty = false;

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "octavo/base/error.h"
+#include "octavo/base/exception.h"
 #include "octavo/base/macros.h"
 #include "octavo/format/format.h"
 #include "octavo/tensor/dtype.h"
@@ -28,6 +30,8 @@ struct Device {
 OCTAVO_API std::string to_string(Device device);  // "cpu", "cuda:0"
 
 inline constexpr int kMaxRank = 8;
+// Throws "[op] got 9 dimensions; expected at most 8; collapse leading dimensions".
+[[noreturn]] OCTAVO_API void fail_rank(std::string_view op, std::size_t rank);
 
 // Sizes along each dimension; rank 0 is a scalar and has one element.
 class Shape {
@@ -35,10 +39,10 @@ class Shape {
   constexpr Shape() = default;
   constexpr Shape(std::initializer_list<std::int64_t> sizes)
       : Shape(std::span(sizes.begin(), sizes.size())) {}
-  // More than kMaxRank sizes are cut off here; operations reject rank() > kMaxRank by asking the
-  // caller.
+  // Throws Error(invalid_argument) for more than kMaxRank sizes.
   constexpr explicit Shape(std::span<const std::int64_t> sizes)
-      : rank_(static_cast<int>(std::min<std::size_t>(sizes.size(), kMaxRank))) {
+      : rank_(static_cast<int>(sizes.size())) {
+    if (sizes.size() > kMaxRank) fail_rank("shape", sizes.size());
     std::copy_n(sizes.begin(), rank_, sizes_.begin());
   }
   [[nodiscard]] constexpr int rank() const { return rank_; }
@@ -97,13 +101,15 @@ View view_of(std::span<T, kExtent> values) {
   return view;
 }
 
+// Throws Error(wrong_type) unless a code of the format is stored in so many bytes.
+OCTAVO_API void check_code_bytes(const Format& format, std::size_t bytes);
+
 // Codes of up to eight bits are uint8_t, larger ones uint16_t; throws Error(wrong_type) otherwise.
 template <typename T, std::size_t kExtent>
 requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> ||
     std::is_same_v<std::remove_const_t<T>, std::uint16_t>
         View view_of(std::span<T, kExtent> codes, const Format& format) {
-  check(format.code_bytes() == sizeof(T), ErrorCode::wrong_type, "view", "codes of ", format.bits(),
-        " bits need ", format.code_bytes() == 1 ? "uint8_t" : "uint16_t", " elements");
+  check_code_bytes(format, sizeof(T));
   View view = code_view(const_cast<std::remove_const_t<T>*>(codes.data()), format,
                         {static_cast<std::int64_t>(codes.size())});
   view.read_only = std::is_const_v<T>;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
 
@@ -49,9 +50,19 @@ TEST(Shape, PrintsAndCompares) {
   EXPECT_NE((Shape{2, 0}), Shape{2});
 }
 
-TEST(Shape, KeepsAtMostTheLargestRank) {
-  const std::vector<std::int64_t> sizes(kMaxRank + 3, 2);
-  EXPECT_EQ(Shape(std::span(sizes)).rank(), kMaxRank);
+TEST(Shape, RefusesMoreThanTheLargestRank) {
+  const std::vector<std::int64_t> most(kMaxRank, 2), more(kMaxRank + 1, 2);
+  EXPECT_EQ(Shape(std::span(most)).rank(), kMaxRank);
+  const std::string wanted =
+      "[shape] got 9 dimensions; expected at most 8; collapse leading dimensions";
+  EXPECT_EQ(code_of([&] { (void)Shape(std::span(more)); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(error_testing::message_of([&] { (void)Shape(std::span(more)); }), wanted);
+  const std::initializer_list<std::int64_t> nine{1, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(error_testing::message_of([&] { (void)Shape(nine); }), wanted);
+  float value = 0;
+  EXPECT_EQ(error_testing::message_of([&] { (void)value_view(&value, DType::f32, nine); }), wanted);
+  std::uint8_t code = 0;
+  EXPECT_EQ(error_testing::message_of([&] { (void)code_view(&code, e4m3fn, nine); }), wanted);
 }
 
 TEST(DenseBytes, OfValuesAndCodes) {

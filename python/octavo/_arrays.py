@@ -278,8 +278,8 @@ def describe(x: Any, op: str, codes: bool = False, stream: Any = None) -> Array:
         array = _dlpack_family().describe(x, op, stream=stream)
     if len(array.shape) > MAX_RANK:
         raise ValueError(
-            f"[{op}] got an array of {len(array.shape)} dimensions, and the most is {MAX_RANK}; "
-            "reshape it first"
+            f"[{op}] got {len(array.shape)} dimensions; expected at most {MAX_RANK}; "
+            "collapse leading dimensions"
         )
     return array
 

@@ -87,10 +87,10 @@ CheckpointReport quantize(const std::string& source, const std::string& out,
 std::string plan_json(const std::string& path, const QuantizePlanOptions& options) {
   const nb::gil_scoped_release released;
   const CheckpointReader source(path);
-  return json_of(source, plan_quantize(source, options)).dump();
+  return json_of(source, plan_quantize(source, options));
 }
 
-nb::dict convert_dict(const ConvertResult& result) {
+nb::dict convert_dict(const ConvertCheckpointResult& result) {
   nb::dict out;
   out["dialect"] = std::string(name_of(result.from));
   out["weights"] = result.weights;
@@ -112,11 +112,11 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
                        : dtype == "float16" ? DType::f16
                                             : DType::f32;
   return convert_dict(watched(progress, [&](const OnProgress& on_progress) {
-    const ConvertOptions options{.threads = threads,
-                                 .max_memory = max_memory,
-                                 .resume = resume,
-                                 .clamp_non_finite = clamp_non_finite,
-                                 .on_progress = on_progress};
+    const ConvertCheckpointOptions options{.threads = threads,
+                                           .max_memory = max_memory,
+                                           .resume = resume,
+                                           .clamp_non_finite = clamp_non_finite,
+                                           .on_progress = on_progress};
     return to.empty() ? dequantize_checkpoint(source, out, wanted, options)
                       : convert_checkpoint(source, out, target, options);
   }));
@@ -129,12 +129,12 @@ std::string verify_json(const std::string& path, const std::vector<std::string>&
   VerifyOptions options{.tensor_parallel = tensor_parallel, .codes = codes};
   if (!loaders.empty()) options.loaders.clear();
   for (const std::string& name : loaders) options.loaders.push_back(parse_loader(name));
-  return json_of(verify_all(CheckpointReader(path), options), options.loaders).dump();
+  return json_of(verify_all(CheckpointReader(path), options), options.loaders);
 }
 
 std::string inspect_json(const std::string& path, bool statistics) {
   const nb::gil_scoped_release released;
-  return json_of(inspect_checkpoint(path, {.statistics = statistics})).dump();
+  return json_of(inspect_checkpoint(path, {.statistics = statistics}));
 }
 
 // (limit, what of it) for each that a report misses.
@@ -151,7 +151,7 @@ std::vector<std::pair<std::string, std::string>> missed(const CheckpointReport& 
 
 void bind_pipeline(nb::module_& module) {
   nb::class_<CheckpointReport>(module, "CheckpointReport")
-      .def("json", [](const CheckpointReport& report) { return json_of(report).dump(); })
+      .def("json", [](const CheckpointReport& report) { return json_of(report); })
       .def("html", [](const CheckpointReport& report) { return html_of(report); })
       .def("missed", &missed, nb::arg("limits"));
   nb::class_<QuantizePlanOptions>(module, "QuantizePlanOptions");

@@ -16,8 +16,6 @@
 namespace octavo::python {
 
 Shape checked_shape(const std::vector<std::int64_t>& sizes) {
-  check(sizes.size() <= std::size_t{kMaxRank}, ErrorCode::invalid_argument, "view", "got ",
-        sizes.size(), " dimensions, and the most is ", kMaxRank, "; reshape first");
   return Shape(std::span<const std::int64_t>(sizes));
 }
 

@@ -21,7 +21,7 @@ X = np.ones((4, 64), np.float32)
         ("text", "fp8", TypeError, "[quantize] got str; expected an array"),
         (ov.quantize(X, "fp8"), "fp8", TypeError, "got a QuantizedTensor; expected values"),
         (ov.encode(X, "e5m2"), "fp8", TypeError, "use requantize for codes with scales"),
-        (X.reshape((1,) * 7 + (4, 64)), "fp8", ValueError, "got an array of 9 dimensions"),
+        (X.reshape((1,) * 7 + (4, 64)), "fp8", ValueError, "got 9 dimensions; expected at most 8"),
         (X, ov.Scaling(axis=2), ValueError, "got axis 2; expected -2 to 1"),
         (X, ov.Scaling(tile=(2, 32), axis=0), ValueError, "tiles of several rows run along"),
         (

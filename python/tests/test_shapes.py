@@ -85,6 +85,6 @@ def test_subclass_gives_plain_array():
 def test_too_many_dimensions():
     with pytest.raises(
         ValueError,
-        match=r"^\[encode\] got an array of 9 dimensions, and the most is 8; reshape",
+        match=r"^\[encode\] got 9 dimensions; expected at most 8; collapse leading dimensions$",
     ):
         ov.encode(np.ones((1,) * 9, np.float32), "e4m3fn")

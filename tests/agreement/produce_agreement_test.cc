@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "octavo/base/error.h"
 #include "tests/agreement/produce_cases.h"
 
 namespace octavo::testing {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "octavo/base/error.h"
 #include "tests/agreement/produce_cases.h"
 
 namespace octavo::testing {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 
 namespace octavo::testing {

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "octavo/scale/tile_scale.h"
 #include "tests/conformance/golden.h"

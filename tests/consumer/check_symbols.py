@@ -4,7 +4,8 @@
 
 Every exported name must belong to namespace octavo, and its outermost part (octavo::encode,
 octavo::Tensor) must be declared with OCTAVO_API in an installed header: a name that is exported but
-not declared is an accident that users would come to rely on.
+not declared is an accident that somebody will come to rely on. The other way round, a function that
+an installed header declares and does not define must have OCTAVO_API, or no user can link it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from declarations import hidden_declarations
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 # OCTAVO_API, then a class (`class OCTAVO_API Error`) or a function or variable. Of the latter the
@@ -77,12 +80,19 @@ def main() -> int:
         return 1
     symbols = exported_symbols(options.nm, libraries[0])
     declared: set[str] = set()
-    for header in (options.prefix / "include").rglob("*.h"):
-        declared |= declared_names(header.read_text(encoding="utf-8"))
-    wrong = check(symbols, declared)
+    wrong = []
+    for header in sorted((options.prefix / "include").rglob("*.h")):
+        text = header.read_text(encoding="utf-8")
+        declared |= declared_names(text)
+        name = header.relative_to(options.prefix / "include").as_posix()
+        wrong += [
+            f"{name}: declared without OCTAVO_API, so that users cannot link it: {function}"
+            for function in hidden_declarations(text)
+        ]
+    wrong += check(symbols, declared)
     for line in wrong:
         print(line)
-    print(f"{len(symbols)} exported names, {len(wrong)} of them wrong")
+    print(f"{len(symbols)} exported names, {len(wrong)} mistakes")
     return 1 if wrong or not symbols else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 
 from check_symbols import check, declared_names, outermost
+from declarations import hidden_declarations
 
 HEADER = """
 #define OCTAVO_API __attribute__((visibility("default")))
@@ -16,6 +17,46 @@ parse_format(std::string_view name);
 extern OCTAVO_API int counter;
 OCTAVO_API bool operator==(const A&, const A&);
 void hidden();
+"""
+
+MIXED = """
+namespace octavo {
+struct Kernels;
+using Write = std::function<void(std::string_view message)>;
+enum class Kind : std::uint8_t { one, two };
+inline constexpr std::array<int, 2> kTable{{1, 2}};
+constexpr int twice(int x) { return 2 * x; }
+template <typename T>
+T templated(T x) {
+  return x;
+}
+const Kernels& offered(const Kernels* expected,
+                       int more = twice(2));
+[[nodiscard]] OCTAVO_API std::vector<std::pair<int, int>> shown(const char* text = "a; (b");
+struct Plain {
+  Write write{};
+  int state = current();
+  void (*call)(int) = nullptr;
+  int first() const { return 1; }
+  Plain& operator=(const Plain&) = default;
+};
+class Hidden {
+ public:
+  Hidden(int x);
+  ~Hidden() = default;
+  virtual void pure() = 0;
+  void later() const;
+};
+class OCTAVO_API Shown {
+ public:
+  void later() const;
+  struct Inner {
+    int deeper() const;
+  };
+};
+Plain operator+(const Plain&, const Plain&);
+OCTAVO_API bool operator==(const Plain&, const Plain&);
+}  // namespace octavo
 """
 
 
@@ -48,6 +89,12 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual(len(check([*good, "octavo::commented_out()"], declared)), 1)
         self.assertEqual(len(check([*good, "octavo::inner::hidden()"], declared)), 1)
         self.assertEqual(len(check([*good, "std::vector<int>::size() const"], declared)), 1)
+
+    def test_declarations_that_nobody_can_link(self):
+        self.assertEqual(hidden_declarations(HEADER), ["hidden"])
+        self.assertEqual(
+            hidden_declarations(MIXED), ["offered", "Hidden::Hidden", "Hidden::later", "operator+"]
+        )
 
 
 if __name__ == "__main__":

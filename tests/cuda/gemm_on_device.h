@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/gemm/gemm_cases.h"

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {

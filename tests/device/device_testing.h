@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fake_device.h"
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "tests/agreement/quantize_cases.h"
 

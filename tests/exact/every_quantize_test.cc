@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "tests/oracle/quantize_oracle.h"
 #include "tests/support/every_backend.h"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "tests/agreement/quantize_cases.h"
 #include "tests/oracle/gemm_oracle.h"

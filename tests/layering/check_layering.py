@@ -1,10 +1,10 @@
-"""Holds the #include lines of octavo/ against the arrows in arrows.txt.
+"""Holds the #include lines of octavo/ against the arrows in arrows.txt, and the public headers
+against their list, cmake/public_headers.txt.
 
     check_layering.py [--root DIR] [--arrows FILE]
 
 Prints one line per violation, `file:line: what is wrong`, and exits 1 if there is any. Unit tests
-(*_test.cc) may include anything. Outside octavo/, programs and bindings may include public headers
-only: what `cmake --install` installs.
+(*_test.cc), bench/ and tests/ may include anything.
 """
 
 from __future__ import annotations
@@ -15,20 +15,10 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+import public_headers
+
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-# Folders outside the library that may use only its public headers. bench/ and tests/ may use all.
-OUTSIDE = ("cli", "python", "examples")
-PUBLIC_BACKEND_HEADERS = {
-    "octavo/backend/accumulator_names.h",
-    "octavo/backend/attention_job.h",
-    "octavo/backend/gemm_job.h",
-    "octavo/backend/kernel_clock.h",
-    "octavo/backend/kernels.h",
-    "octavo/backend/producer.h",
-    "octavo/backend/device.h",
-    "octavo/backend/registry.h",
-}
 
 
 class ArrowsError(Exception):
@@ -114,26 +104,16 @@ def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
     return wrong
 
 
-def is_public(header: str) -> bool:
-    if header.endswith("_internal.h"):
-        return False
-    return not header.startswith("octavo/backend/") or header in PUBLIC_BACKEND_HEADERS
-
-
-def check_outside(root: Path) -> list[str]:
-    wrong = []
-    for folder in OUTSIDE:
-        for file in sources(root / folder):
-            for number, _, target in includes(file):
-                if target.startswith("octavo/") and not is_public(target):
-                    name = file.relative_to(root).as_posix()
-                    wrong.append(f"{name}:{number}: {target} is not a public header")
-    return wrong
-
-
-def check(root: Path, arrows_text: str) -> list[str]:
+def check(root: Path, arrows_text: str, list_text: str) -> list[str]:
     closed = close_arrows(read_arrows(arrows_text))
-    return check_library(root, closed) + check_outside(root)
+    public = public_headers.read_list(list_text)
+    headers = [file for file in sources(root / "octavo") if file.suffix in (".h", ".cuh")]
+    return [
+        *check_library(root, closed),
+        *public_headers.check_headers(root, public, includes),
+        *public_headers.check_api(root, public, headers),
+        *public_headers.check_outside(root, public, includes, sources),
+    ]
 
 
 def main() -> int:
@@ -143,7 +123,11 @@ def main() -> int:
     parser.add_argument("--arrows", type=Path, default=here / "arrows.txt")
     options = parser.parse_args()
     try:
-        wrong = check(options.root, options.arrows.read_text(encoding="utf-8"))
+        arrows, listed = (
+            file.read_text(encoding="utf-8")
+            for file in (options.arrows, options.root / public_headers.LIST)
+        )
+        wrong = check(options.root, arrows, listed)
     except ArrowsError as error:
         wrong = [f"{options.arrows}: {error}"]
     for line in wrong:

@@ -18,7 +18,7 @@ class LayeringTest(unittest.TestCase):
             for name, text in files.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
-            return check(root, arrows)
+            return check(root, arrows, "")
 
     def one_violation(self, name: str, include: str) -> None:
         wrong = self.violations({name: f"#pragma once\n  #  include {include}\n"})
@@ -105,12 +105,6 @@ class LayeringTest(unittest.TestCase):
 
     def test_unit_tests_may_include_anything(self):
         self.no_violation("octavo/format/format_test.cc", '"octavo/convert/convert.h"')
-
-    def test_programs_see_public_headers_only(self):
-        self.no_violation("cli/main.cc", '"octavo/octavo.h"')
-        self.no_violation("python/src/convert.cc", '"octavo/backend/registry.h"')
-        self.one_violation("cli/main.cc", '"octavo/backend/cpu/convert/driver.h"')
-        self.one_violation("python/src/convert.cc", "<octavo/convert/plan_internal.h>")
 
     def test_arrows_must_make_sense(self):
         for text in ("a -> b\n", "just words\n", "a b -> \n"):

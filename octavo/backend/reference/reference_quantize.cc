@@ -11,6 +11,7 @@
 #include "octavo/backend/reference/reference_internal.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/round/stochastic.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/scale/fit.h"
 #include "octavo/scale/hadamard.h"
 #include "octavo/scale/tile_scale.h"

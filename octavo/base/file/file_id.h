@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 struct FileId {
@@ -16,7 +14,7 @@ struct FileId {
 };
 
 // Empty if the file does not exist or stat is not permitted.
-OCTAVO_API std::optional<FileId> file_id(const std::string& path);
-OCTAVO_API std::optional<FileId> file_id(int descriptor);
+std::optional<FileId> file_id(const std::string& path);
+std::optional<FileId> file_id(int descriptor);
 
 }  // namespace octavo

@@ -10,13 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
 class WriteBehind;
 
-class OCTAVO_API WholeFile {
+class WholeFile {
  public:
   // `op` begins the error messages. Refuses existing names that are not regular files: a rename
   // onto /dev/null would replace it. A symbolic link stays, and what it points to is replaced. The
@@ -49,11 +47,10 @@ class OCTAVO_API WholeFile {
   std::unique_ptr<WriteBehind> behind_;
 };
 
-OCTAVO_API void write_whole_file(const std::string& op, const std::string& path,
-                                 std::string_view content);
+void write_whole_file(const std::string& op, const std::string& path, std::string_view content);
 
 // For the signal handler of a program that is about to die: removes the temporary files that are
 // open now (the first 16 of them). Async-signal-safe; the library installs no handler itself.
-OCTAVO_API void remove_unfinished_files() noexcept;
+void remove_unfinished_files() noexcept;
 
 }  // namespace octavo

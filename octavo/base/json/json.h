@@ -10,11 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
-class OCTAVO_API Json {
+class Json {
  public:
   enum class Kind : std::uint8_t { null, boolean, number, string, array, object };
   using Member = std::pair<std::string, Json>;
@@ -77,6 +75,6 @@ class OCTAVO_API Json {
 // RFC 8259, and the NaN, Infinity and -Infinity that Python writes (numbers, as they stand); a key
 // that comes twice is an error. Throws Error(invalid_argument) that names `file` and the byte.
 // Memory is at most about a hundred times the size of the text; nesting depth is at most 127.
-[[nodiscard]] OCTAVO_API Json parse_json(std::string_view text, std::string_view file);
+[[nodiscard]] Json parse_json(std::string_view text, std::string_view file);
 
 }  // namespace octavo

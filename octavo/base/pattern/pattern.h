@@ -14,11 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/macros.h"
-
 namespace octavo {
 
-class OCTAVO_API Pattern {
+class Pattern {
  public:
   // Throws Error(invalid_argument) with what is wrong and where: no expression of the subset, or
   // one that has more than kMostSteps states when its repetitions are written out.

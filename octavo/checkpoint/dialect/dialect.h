@@ -1,7 +1,7 @@
 // Dialects: the naming schemes and layouts of quantized checkpoints (compressed-tensors, DeepSeek
 // fp8, ModelOpt, ComfyUI, octavo). For each: which tensors hold one weight, under which names, in
-// which types and layouts, and which keys config.json has. Dialects are written (dialect_tensors,
-// configure) and read (recognize) here only; docs/numerics/dialects.md documents the bytes.
+// which types and layouts, and which keys config.json has. Dialects are written (dialect_tensors)
+// and read (recognize) here only; docs/numerics/dialects.md documents the bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
-#include "octavo/checkpoint/module_role.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -103,14 +101,6 @@ struct QuantizedModel {
   std::vector<std::string> plain_holders{};  // modules that hold unquantized expert stacks
   CacheScheme cache = CacheScheme::plain;    // declared where the dialect supports it
 };
-// Adds an unquantized tensor to the model's lists if loaders would otherwise make a quantized layer
-// of it (it then goes on the ignore list).
-OCTAVO_API void note_plain(QuantizedModel& model, std::string_view name,
-                           const std::vector<std::uint64_t>& shape, Role role);
-// Writes quantization_config into config (and hf_quant_config, for modelopt). Throws
-// Error(unsupported) when the dialect cannot express the model: two schemes where it supports one.
-OCTAVO_API void configure(Dialect dialect, const QuantizedModel& model, Json& config,
-                          Json& hf_quant_config);
 
 // A quantized weight found in a checkpoint, with the tensors that hold it.
 struct FoundWeight {

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/checkpoint/module_role.h"
 
 namespace octavo {
 
@@ -81,6 +83,14 @@ struct DialectTable {
 [[nodiscard]] const DialectTable& comfyui_dialect();
 [[nodiscard]] const DialectTable& octavo_dialect();
 [[nodiscard]] const DialectTable& table_of(Dialect dialect);
+
+// Adds an unquantized tensor to the model's lists if loaders would otherwise make a quantized layer
+// of it (it then goes on the ignore list).
+void note_plain(QuantizedModel& model, std::string_view name,
+                const std::vector<std::uint64_t>& shape, Role role);
+// Writes quantization_config into config (and hf_quant_config, for modelopt). Throws
+// Error(unsupported) when the dialect cannot express the model: two schemes where it supports one.
+void configure(Dialect dialect, const QuantizedModel& model, Json& config, Json& hf_quant_config);
 
 // recognize() that also collects misfits.
 [[nodiscard]] Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits);

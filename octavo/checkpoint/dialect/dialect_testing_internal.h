@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/safetensors/file_writer.h"
 

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo::verify_testing {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "octavo/base/error.h"
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 
@@ -49,12 +50,12 @@ Verdict verdict_of(const std::vector<Loader>& loaders, const std::vector<Finding
   return out;
 }
 
-Json json_of(const Verdict& verdict) {
+std::string json_of(const Verdict& verdict) {
   Json loads = Json::array(), fails = Json::object();
   for (const std::string& name : verdict.loads) loads.push(name);
   for (std::size_t i = 0; i < verdict.fails.size(); ++i)
     fails.set(verdict.fail_names[i], verdict.fails[i]->message);
-  return Json::object({{"loads", std::move(loads)}, {"does_not_load", std::move(fails)}});
+  return Json::object({{"loads", std::move(loads)}, {"does_not_load", std::move(fails)}}).dump();
 }
 
 std::size_t Verification::errors() const {
@@ -80,7 +81,8 @@ Verification verify_all(const CheckpointReader& checkpoint, const VerifyOptions&
   return out;
 }
 
-Json json_of(const Verification& verification, const std::vector<Loader>& loaders, bool strict) {
+std::string json_of(const Verification& verification, const std::vector<Loader>& loaders,
+                    bool strict) {
   Json list = Json::array();
   for (const Finding& finding : verification.findings)
     list.push(Json::object({{"severity", finding.severity == Severity::error ? "error" : "warning"},
@@ -94,7 +96,8 @@ Json json_of(const Verification& verification, const std::vector<Loader>& loader
                        {"weights", verification.weights},
                        {"checked", json_of(verification.scope)},
                        {"loaders", json_of(verdict_of(loaders, verification.findings).tallies)},
-                       {"findings", std::move(list)}});
+                       {"findings", std::move(list)}})
+      .dump();
 }
 
 }  // namespace octavo

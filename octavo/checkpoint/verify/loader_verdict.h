@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/verify/verify.h"
 
@@ -30,9 +29,10 @@ struct Verdict {
 [[nodiscard]] OCTAVO_API Verdict verdict_of(const std::vector<Loader>& loaders,
                                             const std::vector<Finding>& findings);
 
-[[nodiscard]] OCTAVO_API Json json_of(const Verdict& verdict);
+// As JSON text: {"loads": [...], "does_not_load": {loader: reason}}.
+[[nodiscard]] OCTAVO_API std::string json_of(const Verdict& verdict);
 
-struct Verification {
+struct OCTAVO_API Verification {
   bool quantized = false;
   std::string dialect{};  // empty where it is not quantized
   std::int64_t weights = 0;
@@ -46,7 +46,9 @@ struct Verification {
 // verify() together with its scope.
 [[nodiscard]] OCTAVO_API Verification verify_all(const CheckpointReader& checkpoint,
                                                  const VerifyOptions& options = {});
-[[nodiscard]] OCTAVO_API Json json_of(const Verification& verification,
-                                      const std::vector<Loader>& loaders, bool strict = false);
+// As JSON text.
+[[nodiscard]] OCTAVO_API std::string json_of(const Verification& verification,
+                                             const std::vector<Loader>& loaders,
+                                             bool strict = false);
 
 }  // namespace octavo

@@ -84,7 +84,7 @@ void check_special_modules(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const QuantizedWeight& of = weight.found->weight;
     const std::vector<std::uint64_t> shape(of.shape.sizes().begin(), of.shape.sizes().end());
-    const TensorRole role = role_of(of.name, shape, view.checkpoint.config());
+    const ModelTensorRole role = role_of(of.name, shape, view.checkpoint.config());
     if (role.role == Role::embedding || role.role == Role::norm || role.role == Role::position)
       out.error(
           {kV, kH, kS, kT}, of.module,

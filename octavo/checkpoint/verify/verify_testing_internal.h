@@ -9,6 +9,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/dialect_testing_internal.h"
 #include "octavo/checkpoint/verify/verify.h"
 

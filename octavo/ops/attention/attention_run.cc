@@ -1,6 +1,6 @@
 // Dispatch of attention kernels: the chosen backend, or reference where that does not offer the
 // job.
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/ops/attention/attention_call_internal.h"
 

@@ -14,6 +14,7 @@
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/base/file/whole_file.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
 

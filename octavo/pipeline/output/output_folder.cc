@@ -15,6 +15,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/file_id.h"
 #include "octavo/base/file/whole_file.h"
+#include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/safetensors/data_checksum.h"
 #include "octavo/safetensors/file_reader.h"

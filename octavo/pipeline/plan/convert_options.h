@@ -10,7 +10,7 @@
 
 namespace octavo {
 
-struct ConvertOptions {
+struct ConvertCheckpointOptions {
   int threads = 0;                          // 0: all cores
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
   bool resume = false;
@@ -18,7 +18,7 @@ struct ConvertOptions {
   OnProgress on_progress{};
 };
 
-struct ConvertResult {
+struct ConvertCheckpointResult {
   Dialect from = Dialect::octavo;
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;

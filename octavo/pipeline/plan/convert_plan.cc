@@ -5,6 +5,7 @@
 #include <map>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
@@ -76,7 +77,8 @@ using Say = std::function<std::vector<TensorAction>(TensorAction, const ShapeOf&
 // The plan of all tensors, with `say` for weights. Without a target they are dequantized, and
 // config.json declares no quantization.
 QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
-                       std::optional<Dialect> target, ConvertResult& result, const Say& say) {
+                       std::optional<Dialect> target, ConvertCheckpointResult& result,
+                       const Say& say) {
   Recognized recognized = recognize(source);
   check(recognized.quantized, ErrorCode::invalid_argument, op, "'", shown(source.path(), 200),
         "' is not quantized, or not in a way octavo knows; quantize it first");
@@ -160,7 +162,8 @@ std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
 
 }  // namespace
 
-QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, ConvertResult& result) {
+QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
+                          ConvertCheckpointResult& result) {
   const Say say = [&](TensorAction action, const ShapeOf& shape_of) {
     action.quantize = true;
     std::vector<TensorAction> actions;
@@ -180,7 +183,8 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
   return plan;
 }
 
-QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype, ConvertResult& result) {
+QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,
+                             ConvertCheckpointResult& result) {
   QuantizePlan plan = plan_from("dequantize", source, std::nullopt, result,
                                 [&](TensorAction action, const ShapeOf&) {
                                   action.weight.source = dtype;

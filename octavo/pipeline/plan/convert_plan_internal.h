@@ -9,8 +9,8 @@ namespace octavo {
 // Expert stacks are split for targets whose loaders need per-expert matrices. Throws
 // Error(unsupported) with weight and reason. Both fill in the source's part of `result`.
 [[nodiscard]] QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
-                                        ConvertResult& result);
+                                        ConvertCheckpointResult& result);
 [[nodiscard]] QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,
-                                           ConvertResult& result);
+                                           ConvertCheckpointResult& result);
 
 }  // namespace octavo

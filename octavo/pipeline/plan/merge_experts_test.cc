@@ -2,6 +2,7 @@
 // shape and shard as the source had them.
 #include <gtest/gtest.h>
 
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/quant/quantize.h"
@@ -71,7 +72,7 @@ TEST_F(RestackTest, StacksComeBackAsTheyWere) {
     EXPECT_EQ(CheckpointReader(path("ct")).find(kUp), nullptr);
     // Through another dialect, which keeps the provenance.
     (void)convert_checkpoint(path("ct"), path("octavo"), Dialect::octavo);
-    const ConvertResult result =
+    const ConvertCheckpointResult result =
         dequantize_checkpoint(path("octavo"), path("plain"), DType::f32, {.threads = 2});
     EXPECT_TRUE(result.notes.empty());
     const CheckpointReader source(path("model")), plain(path("plain"));
@@ -108,7 +109,7 @@ TEST_F(RestackTest, ProvenanceThatDoesNotFitIsNotFollowed) {
        {stack(kUp, {4, 192, 64}), stack(kUp, {std::int64_t{1} << 50, 192, 64}),
         stack(kUp, {3, 192}), stack(kUp, {3, 96, 64}), stack("model.norm", {3, 192, 64}),
         stack(kUp, {-3, 192, 64}), Json(7), Json("x"), stack("../x.down_proj", {3, 64, 96})}) {
-    const ConvertResult result = say(Json::array({lie}));
+    const ConvertCheckpointResult result = say(Json::array({lie}));
     EXPECT_EQ(result.notes.size(), 1U) << lie.dump();
     EXPECT_NE(CheckpointReader(path("plain")).find("model.layers.0.mlp.experts.0.up_proj.weight"),
               nullptr);
@@ -133,7 +134,8 @@ TEST_F(RestackTest, TheOrientationOfASquareStackIsNotTakenOnTrust) {
     config.set("octavo", words);
     save("ct/config.json", config.dump());
     std::filesystem::remove_all(path("plain"));
-    const ConvertResult result = dequantize_checkpoint(path("ct"), path("plain"), DType::bf16);
+    const ConvertCheckpointResult result =
+        dequantize_checkpoint(path("ct"), path("plain"), DType::bf16);
     const CheckpointReader plain(path("plain"));
     const bool whole = plain.find(kDown) != nullptr;
     EXPECT_EQ(result.notes.empty(), whole && plain.find(kUp) != nullptr);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/expert_stack.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
@@ -80,7 +81,7 @@ class Planning {
   }
 
   // What the user wants of a tensor: a recipe, or why it stays unquantized.
-  void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
+  void wish(Decision& decision, const std::string& name, const ModelTensorRole& role) const {
     const auto leave = [&](SkipReason left, std::string why) {
       decision.recipe.clear();
       decision.left = left;
@@ -106,7 +107,7 @@ class Planning {
   Decision decide(std::size_t index) {
     const StoredTensor& tensor = source_.tensors()[index];
     const safetensors::TensorEntry& entry = *tensor.entry;
-    const TensorRole role = role_of(entry.name, entry.shape, source_.config());
+    const ModelTensorRole role = role_of(entry.name, entry.shape, source_.config());
     Decision decision{.tensor = index, .role = role.role};
     other_way_ |= role.role == Role::other && !role.never.empty();
     wish(decision, entry.name, role);

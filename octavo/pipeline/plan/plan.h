@@ -106,7 +106,8 @@ OCTAVO_API void check_plan_options(const QuantizePlanOptions& options,
                                    const CheckpointReader& source);
 
 // The complete plan as JSON.
-[[nodiscard]] OCTAVO_API Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
+[[nodiscard]] OCTAVO_API std::string json_of(const CheckpointReader& source,
+                                             const QuantizePlan& plan);
 
 // Throws Error with tensor, reason and the option that would help. Messages of this room name
 // options as "option recipe_for" for every caller; the program replaces that by its flags.

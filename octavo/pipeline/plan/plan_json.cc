@@ -1,10 +1,11 @@
 // A plan as JSON: what --dry-run --json prints, and Python's dry_run returns.
 #include <filesystem>
 
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/plan/plan.h"
 
 namespace octavo {
-Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
+std::string json_of(const CheckpointReader& source, const QuantizePlan& plan) {
   Json tensors = Json::array();
   for (const TensorAction& action : plan.actions) {
     const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
@@ -33,16 +34,17 @@ Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
   for (const std::string& file : plan.files) files.push(file);
   const std::filesystem::path path(source.path());
   return Json::object(
-      {{"title", (path.has_filename() ? path : path.parent_path()).filename().string()},
-       {"verb", "plan"},
-       {"recipe", plan.options.recipe},
-       {"target", name_of(plan.options.target)},
-       {"bytes_before", static_cast<std::int64_t>(plan.bytes_before)},
-       {"bytes_after", static_cast<std::int64_t>(plan.bytes_after)},
-       {"bits_per_weight", plan.bits_per_weight},
-       {"files", std::move(files)},
-       {"notes", std::move(notes)},
-       {"tensors", std::move(tensors)}});
+             {{"title", (path.has_filename() ? path : path.parent_path()).filename().string()},
+              {"verb", "plan"},
+              {"recipe", plan.options.recipe},
+              {"target", name_of(plan.options.target)},
+              {"bytes_before", static_cast<std::int64_t>(plan.bytes_before)},
+              {"bytes_after", static_cast<std::int64_t>(plan.bytes_after)},
+              {"bits_per_weight", plan.bits_per_weight},
+              {"files", std::move(files)},
+              {"notes", std::move(notes)},
+              {"tensors", std::move(tensors)}})
+      .dump();
 }
 
 }  // namespace octavo

@@ -1,4 +1,5 @@
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/pipeline/plan/target_alternatives_internal.h"
 #include "octavo/quant/scaling.h"
 #include "octavo/report/checkpoint_report.h"

@@ -102,7 +102,7 @@ std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) co
   safetensors::WriteOptions options{.metadata = std::move(planned.metadata),
                                     .write_behind = write_behind_memory(options_.max_memory) / 2,
                                     .sum = destination_.folder != nullptr};
-  for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
+  for (const auto& reader : source_.files()) options.sources.push_back(reader.path());
   return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
                                                    options);
 }

@@ -10,6 +10,7 @@
 #include "octavo/backend/cpu/quantize/tile_values.h"
 #include "octavo/backend/cpu/work_split.h"
 #include "octavo/base/fp_env.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/scale/tile_scale.h"
 
 namespace octavo::cpu {

@@ -5,6 +5,7 @@
 
 #include "octavo/backend/cuda/gemm/gemm_kernel.cuh"
 #include "octavo/backend/cuda/hopper/cluster_launch.cuh"
+#include "octavo/base/error.h"
 
 namespace octavo::cuda {
 
