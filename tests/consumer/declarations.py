@@ -1,5 +1,5 @@
-"""What a header declares and does not define. A user of the shared library can link it only where it
-has OCTAVO_API, on itself or on its class.
+"""What a header declares and does not define. A user of the shared library can link it only
+where it has OCTAVO_API, on itself or on its class.
 
     hidden_declarations(text) -> ["device_backend", "Verification::errors"]
 """
