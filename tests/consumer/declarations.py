@@ -1,4 +1,4 @@
-"""What a header declares and does not define. A user of the shared library can link it only where it
+"""What a header declares and does not define: a user of the shared library links it only where it
 has OCTAVO_API, on itself or on its class.
 
     hidden_declarations(text) -> ["device_backend", "Verification::errors"]
