@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "octavo/base/json/json.h"
 #include "octavo/checkpoint/checkpoint_testing_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 
@@ -41,6 +42,7 @@ TEST_F(CheckpointReaderTest, ReadsShards) {
   EXPECT_EQ(reader.tensors()[2].name(), "b");
   EXPECT_EQ(reader.nbytes(), 22U);
   EXPECT_EQ(reader.config()["hidden_size"].integer_or(0), 2);
+  EXPECT_EQ(parse_json(reader.config_text(), "text"), reader.config());
   EXPECT_TRUE(reader.hf_quant_config().is_null());
   EXPECT_EQ(reader.other_files(), std::vector<std::string>{"tokenizer.json"});
   EXPECT_EQ(reader.notes().size(), 2U);  // pytorch_model.bin, extra.safetensors
