@@ -42,12 +42,7 @@ struct ContentHash {
                                  const TensorAction& action, const RowBlock& row_block, bool clamp,
                                  NonFiniteFound& found, ContentHash* content = nullptr);
 
-// A number that another content would not have (not for adversaries). Rows are hashed by
-// themselves and added up, so that the cut into bands does not matter.
-[[nodiscard]] std::uint64_t content_hash(std::span<const std::byte> bytes, std::int64_t row_bytes,
-                                         std::int64_t first_row);
-
-// The same of codes, with their scales.
+// The content_hash of codes, with their scales.
 [[nodiscard]] std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row);
 
 // The first row of a band in the tensor of the source, of a part of a stack too.
