@@ -63,7 +63,8 @@ const StandIn& stand_in_for(const Kernels& real) {
               &Kernels::quantize_aligned, &Kernels::produce, &Kernels::delayed_update,
               &Kernels::gemm, &Kernels::column_sums, &Kernels::attention,
               &Kernels::attention_backward, &Kernels::attention_prepare,
-              &Kernels::attention_statistics, &Kernels::count_nan>(made->timed);
+              &Kernels::attention_statistics, &Kernels::count_nan, &Kernels::row_error,
+              &Kernels::largest_bits, &Kernels::transpose>(made->timed);
     return made;
   }();
   return *kOnly;

@@ -30,6 +30,9 @@ struct AttentionJob;
 struct AttentionBackwardJob;
 struct AttentionPrepareJob;
 struct AttentionStatisticsJob;
+// row_error_job.h
+struct RowErrorJob;
+struct RowErrorSums;
 
 // Where and how to run. On a device, `stream` is its queue and views point into its memory.
 struct Exec {
@@ -169,6 +172,23 @@ struct Kernels {
 
   // The number of NaN elements, returned to the host: on a device this call blocks.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;
+
+  // For what looks at whole files on a CPU; devices leave these empty.
+  //
+  // Adds a stretch of a row to error sums (row_error_job.h). Returns a bit for every block with an
+  // error beyond most_error, in which something may have saturated.
+  std::uint32_t (*row_error)(const Exec&, const RowErrorJob&, RowErrorSums&) = nullptr;
+  // Does row_error take codes of this format as they are (mantissa_bits), faster than decoded ones?
+  // Null: never.
+  bool (*row_error_reads_codes)(const Format&) = nullptr;
+
+  // The largest magnitude of so many dense values as bits, which have the order of magnitudes: Inf
+  // and NaN are larger than all others.
+  std::uint64_t (*largest_bits)(const Exec&, DType, const void* values,
+                                std::int64_t count) = nullptr;
+
+  // Elements of 2, 4 or 8 bytes, dense [rows, cols] to dense [cols, rows] elsewhere.
+  void (*transpose)(const Exec&, const Matrix& from, const Matrix& to) = nullptr;
 };
 
 }  // namespace octavo

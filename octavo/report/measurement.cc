@@ -92,6 +92,7 @@ Measurement make_measurement(const View& values, const QuantizedTensor& q,
   job.past_max = max_value(format) + half_step;
   job.past_lowest = lowest_value(format) - half_step;
   const Kernels& kernels = options.backend != nullptr ? *options.backend : cpu_backend();
+  job.kernels = &kernels;
   job.decode_entry = kernels.decode != nullptr ? kernels.decode : reference_backend().decode;
   return job;
 }

@@ -37,6 +37,7 @@ struct Measurement {
   double unit = 1;                       // ErrorSums::unit
   double past_max = 0, past_lowest = 0;  // unscaled values beyond these saturate
   std::vector<double> decoded;           // by code
+  const Kernels* kernels = nullptr;      // the CPU's, or what the caller asked for
   decltype(Kernels::decode) decode_entry = nullptr;
 
   // The scale of this tile.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
@@ -18,6 +19,10 @@ RowBlockMeasuring::RowBlockMeasuring(const View& values, const QuantizedTensor& 
   out_.elements = element_count(values.shape);
   out_.nbytes = row_block.rowwise.nbytes();
   if (options.histogram_every > 0) out_.codes.assign(job_.decoded.size(), 0);
+  const Kernels& kernels = job_.kernels->row_error != nullptr ? *job_.kernels : reference_backend();
+  row_error_entry_ = kernels.row_error;
+  reads_codes_ = kernels.row_error_reads_codes != nullptr &&
+                 kernels.row_error_reads_codes(job_.copy->codes.format());
   half_step_ = job_.past_max - max_value(job_.copy->codes.format());
   scan_scales();
 }

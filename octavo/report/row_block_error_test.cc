@@ -61,7 +61,7 @@ ErrorMetrics by_row_blocks(const Tensor& values, const Scaling& scaling, std::in
 }
 
 void expect_close(const ErrorMetrics& fast, const ErrorMetrics& exact, const std::string& where) {
-  // lane_sums_internal.h: 1.4e-6 of a sum of squares, and with two levels 2^-18 = 4e-6 of an error.
+  // row_error_job.h: 1.2e-6 of a sum of squares, and with two levels 2^-18 = 4e-6 of an error.
   EXPECT_NEAR(fast.sums.error2, exact.sums.error2, 5e-6 * exact.sums.error2) << where;
   EXPECT_NEAR(fast.sums.value2, exact.sums.value2, 1.5e-6 * exact.sums.value2) << where;
   if (exact.sums.error2 > 0) {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "octavo/report/lane_sums_internal.h"
+#include "octavo/backend/row_error_job.h"
 #include "octavo/report/piece_internal.h"
 #include "octavo/report/row_block_error.h"
 
@@ -21,7 +21,8 @@ class RowBlockMeasuring {
  private:
   // Maximum number of values per segment: two f32 buffers that stay in the L1 cache. A multiple of
   // 8, so that packed codes are split at bytes.
-  static constexpr std::int64_t kSegment = static_cast<std::int64_t>(kLaneBlock) * kMostBlocks;
+  static constexpr std::int64_t kSegment =
+      static_cast<std::int64_t>(kErrorBlock) * kMostErrorBlocks;
 
   void scan_scales();
   [[nodiscard]] double scale_at(std::int64_t row, std::int64_t col) const;
@@ -66,11 +67,13 @@ class RowBlockMeasuring {
   std::array<double, 256> table_{};        // scales by their code
   std::array<float, 256> narrow_table_{};  // and for the lanes
   double half_step_ = 0;
-  float most_error_ = 0;           // see LaneRow
+  float most_error_ = 0;           // see RowErrorJob
   bool codes_show_zeros_ = false;  // a result is zero where its code, a byte, is
   int moved_mantissa_ = 0;         // codes are not decoded beforehand
-  float unit_ = 1;                 // and the factor of run_scales_ then
-  LaneSums sums_;
+  float unit_ = 1;                 // and what run_scales_ are times then
+  decltype(Kernels::row_error) row_error_entry_ = nullptr;
+  bool reads_codes_ = false;  // that entry, of this format
+  RowErrorSums sums_;
   // Values of the segment: one of these.
   const float* x_ = nullptr;
   const std::uint16_t* bf16_ = nullptr;
@@ -79,7 +82,7 @@ class RowBlockMeasuring {
   // Neighbouring values often fall into the same bin; two tables avoid the store-to-load
   // dependency.
   std::array<std::array<std::uint32_t, 256>, 2> exponents_{}, counted_{}, result_exponents_{};
-  float run_scales_[kSegment / kLeastLaneRun];
+  float run_scales_[kSegment / kLeastErrorRun];
 };
 
 }  // namespace octavo

@@ -15,20 +15,6 @@ constexpr double kLeastAmax = 0x1p-40, kMostAmax = 0x1p50;
 // Below this a scale times a code that is not zero may become it, and the square of a scale too.
 constexpr double kTinyScale = 0x1p-56;
 
-// Numbers that are subnormal in f32 cost these processors nothing extra: bits of codes moved to
-// where f32 has them are a value at once. Others decode beforehand.
-#if defined(__aarch64__)
-constexpr bool kSubnormalIsFree = true;
-#else
-constexpr bool kSubnormalIsFree = false;
-#endif
-
-// Mantissa bits of a format whose codes can be such bits, else 0.
-int movable_mantissa(const Format& format) {
-  if (!kSubnormalIsFree) return 0;
-  return format == e4m3fn ? 3 : format == e5m2 ? 2 : 0;
-}
-
 }  // namespace
 
 bool RowBlockMeasuring::measure_fast() {
@@ -47,10 +33,9 @@ bool RowBlockMeasuring::measure_fast() {
       job_.decoded.size() == 256 && out_.scales.zero == 0 && out_.scales.least >= kTinyScale;
   const Format& format = job_.copy->codes.format();
   const double unit = std::ldexp(1.0, format.bias - 127);
-  const int movable = movable_mantissa(format);
   // Its scale over the unit is one that f32 has.
-  if (movable > 0 && codes_show_zeros_ && out_.scales.most < 1) {
-    moved_mantissa_ = movable;
+  if (reads_codes_ && codes_show_zeros_ && out_.scales.most < 1) {
+    moved_mantissa_ = format.mantissa_bits;
     unit_ = static_cast<float>(unit);
   }
   most_error_ = static_cast<float>(half_step_ * slack * static_cast<double>(unit_));
@@ -100,26 +85,27 @@ void RowBlockMeasuring::find_scales(std::int64_t row, std::int64_t col, int run,
 void RowBlockMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t at,
                                     std::int64_t count) {
   const std::int64_t tile = job_.tile_cols;
-  const int run = tile == 16 || tile == 32 ? static_cast<int>(tile) : kLaneBlock;
-  const bool whole_runs = tile == run || tile % kLaneBlock == 0 || tile >= job_.plan.col.size;
-  const std::int64_t blocks = whole_runs ? count / kLaneBlock : 0, done = blocks * kLaneBlock;
+  const int run = tile == 16 || tile == 32 ? static_cast<int>(tile) : kErrorBlock;
+  const bool whole_runs = tile == run || tile % kErrorBlock == 0 || tile >= job_.plan.col.size;
+  const std::int64_t blocks = whole_runs ? count / kErrorBlock : 0, done = blocks * kErrorBlock;
   if (blocks > 0) {
     find_scales(row, col, run, done / run);
-    const LaneRow lanes{.x = x_ == nullptr ? static_cast<const void*>(bf16_ + at) : x_ + at,
-                        .decoded = moved_mantissa_ == 0 ? y_ + at : nullptr,
-                        .scales = run_scales_,
-                        .blocks = static_cast<int>(blocks),
-                        .source = x_ == nullptr ? LaneSource::bf16 : LaneSource::f32,
-                        .run = run,
-                        .most_error = most_error_,
-                        .mantissa_bits = moved_mantissa_,
-                        .codes = codes_show_zeros_
-                                     ? reinterpret_cast<const std::uint8_t*>(code_address(row, col))
-                                     : nullptr,
-                        .knows_one = options_.known_max_relative >= 1.0F};
-    for (std::uint32_t beyond = add_lanes(lanes, sums_); beyond != 0; beyond &= beyond - 1) {
-      const std::int64_t first = static_cast<std::int64_t>(__builtin_ctz(beyond)) * kLaneBlock;
-      for (std::int64_t i = first; i < first + kLaneBlock; i += run)
+    const RowErrorJob stretch{
+        .x = x_ == nullptr ? static_cast<const void*>(bf16_ + at) : x_ + at,
+        .is_bf16 = x_ == nullptr,
+        .decoded = moved_mantissa_ == 0 ? y_ + at : nullptr,
+        .scales = run_scales_,
+        .blocks = static_cast<int>(blocks),
+        .run = run,
+        .most_error = most_error_,
+        .mantissa_bits = moved_mantissa_,
+        .codes = codes_show_zeros_ ? reinterpret_cast<const std::uint8_t*>(code_address(row, col))
+                                   : nullptr,
+        .knows_one = options_.known_max_relative >= 1.0F};
+    for (std::uint32_t beyond = row_error_entry_({}, stretch, sums_); beyond != 0;
+         beyond &= beyond - 1) {
+      const std::int64_t first = static_cast<std::int64_t>(__builtin_ctz(beyond)) * kErrorBlock;
+      for (std::int64_t i = first; i < first + kErrorBlock; i += run)
         count_saturated(scale_at(row, col + i), at + i, at + i + run);
     }
   }
@@ -129,17 +115,17 @@ void RowBlockMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int
 void RowBlockMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at,
                                  std::int64_t count) {
   constexpr float kOne = 1;
-  for (std::int64_t done = 0; done < count; done += kLaneBlock) {
-    float x[kLaneBlock] = {}, y[kLaneBlock] = {};
-    const std::int64_t size = std::min<std::int64_t>(kLaneBlock, count - done);
+  for (std::int64_t done = 0; done < count; done += kErrorBlock) {
+    float x[kErrorBlock] = {}, y[kErrorBlock] = {};
+    const std::int64_t size = std::min<std::int64_t>(kErrorBlock, count - done);
     for (std::int64_t i = 0; i < size; ++i) {
       const double scale = scale_at(row, col + done + i);
       x[i] = value(at + done + i);
       y[i] = result(row, col + done + i, at + done + i) * static_cast<float>(scale);
       count_saturated(scale, at + done + i, at + done + i + 1);
     }
-    (void)add_lanes({.x = x, .decoded = y, .scales = &kOne, .blocks = 1, .most_error = HUGE_VALF},
-                    sums_);
+    (void)row_error_entry_(
+        {}, {.x = x, .decoded = y, .scales = &kOne, .blocks = 1, .most_error = HUGE_VALF}, sums_);
   }
 }
 

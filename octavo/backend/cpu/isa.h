@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "octavo/backend/kernels.h"
+#include "octavo/format/named_formats.h"
 #include "octavo/round/encode_edges.h"
 
 namespace octavo::cpu {
@@ -100,6 +101,9 @@ struct Isa {
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
+  // Kernels::row_error, and whether it reads codes: those of e4m3fn and e5m2.
+  std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
+  bool row_error_reads_codes = false;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
@@ -142,6 +146,9 @@ void measure_attention_statistics(const Isa&, const Exec&, const AttentionStatis
 
 void delayed_update(const Exec&, const DelayedJob&);
 void align_exponents_matrix(const Exec&, const MxAlignJob&);
+
+std::uint64_t largest_bits(const Exec&, DType, const void* values, std::int64_t count);
+void transpose_matrix(const Exec&, const Matrix& from, const Matrix& to);
 
 template <const Isa& kIsa, ChooseGemm kGemm, ChooseAttention kAttention>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -196,7 +203,15 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
           [](const Exec& exec, const AttentionStatisticsJob& job) {
             measure_attention_statistics(kIsa, exec, job);
           },
-      .count_nan = count_nan_matrix};
+      .count_nan = count_nan_matrix,
+      .row_error = [](const Exec&, const RowErrorJob& job,
+                      RowErrorSums& sums) { return kIsa.row_error(job, sums); },
+      .row_error_reads_codes =
+          [](const Format& format) {
+            return kIsa.row_error_reads_codes && (format == e4m3fn || format == e5m2);
+          },
+      .largest_bits = largest_bits,
+      .transpose = transpose_matrix};
 }
 
 }  // namespace octavo::cpu

@@ -65,6 +65,10 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .attention_backward = attention_backward,
                                 .attention_prepare = attention_prepare,
                                 .attention_statistics = attention_statistics,
-                                .count_nan = count_nan};
+                                .count_nan = count_nan,
+                                .row_error = row_error,
+                                .row_error_reads_codes = row_error_reads_codes,
+                                .largest_bits = largest_bits,
+                                .transpose = transpose};
 
 }  // namespace octavo::reference

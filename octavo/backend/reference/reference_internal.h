@@ -35,4 +35,11 @@ void attention_prepare(const Exec&, const AttentionPrepareJob&);  // reference_a
 void attention_statistics(const Exec&,
                           const AttentionStatisticsJob&);  // reference_attention_statistics.cc
 
+std::uint32_t row_error(const Exec&, const RowErrorJob&, RowErrorSums&);  // reference_row_error.cc
+bool row_error_reads_codes(const Format&);                                // reference_row_error.cc
+
+std::uint64_t largest_bits(const Exec&, DType, const void* values,
+                           std::int64_t count);                     // reference_elements.cc
+void transpose(const Exec&, const Matrix& from, const Matrix& to);  // reference_elements.cc
+
 }  // namespace octavo::reference

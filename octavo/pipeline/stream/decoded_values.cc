@@ -63,7 +63,7 @@ void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t fi
   if (!part.transposed)
     return put((part.matrix * high + part.first + first_row) * wide, values.bytes());
   std::vector<std::byte> transposed(values.bytes().size());
-  transpose(values.bytes(), rows, cols, size, transposed);
+  transpose(values.bytes(), rows, cols, values.view().dtype, transposed);
   const auto piece = static_cast<std::size_t>(rows * size);
   for (std::int64_t in = 0; in < cols; ++in)
     put((part.matrix * high + in) * wide + part.first + first_row,

@@ -8,6 +8,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/whole_file.h"
+#include "octavo/base/row_hash_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/folder_files_internal.h"

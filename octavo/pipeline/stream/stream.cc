@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "octavo/base/error.h"
+#include "octavo/base/row_hash_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/pipeline/stream/decoded_values_internal.h"

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 
+#include "octavo/tensor/dtype.h"
+
 namespace octavo {
 
-// Elements of 2, 4 or 8 bytes, [rows, cols] to [cols, rows].
-void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t cols,
-               std::int64_t element_bytes, std::span<std::byte> to);
+// Values of this type, [rows, cols] to [cols, rows].
+void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t cols, DType dtype,
+               std::span<std::byte> to);
 
 }  // namespace octavo

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 
+#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/base/row_hash_internal.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/pipeline/stream/transpose_internal.h"
@@ -24,29 +25,6 @@ std::string place_of(const TensorAction& action, const RowBlock& row_block, std:
   const std::int64_t out = action.part.first + row;
   return action.part.transposed ? text("[", action.part.matrix, ", ", col, ", ", out, "]")
                                 : text("[", action.part.matrix, ", ", out, ", ", col, "]");
-}
-
-// The amax as bits: also of NaN and Inf, which are larger than all others. In four vectors (GCC and
-// Clang vector extensions, for every CPU): a single one would stall on its own latency.
-template <typename Bits>
-Bits largest_bits(const Bits* values, std::int64_t count) {
-  typedef Bits Lanes __attribute__((vector_size(16)));  // as an alias GCC loses the attribute
-  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
-  constexpr int kVectors = 4, kLanes = 16 / sizeof(Bits);
-  const auto larger = [](const Lanes& a, const Lanes& b) { return a > b ? a : b; };
-  Lanes lanes[kVectors] = {};
-  std::int64_t i = 0;
-  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes)
-    for (int vector = 0; vector < kVectors; ++vector) {
-      Lanes here;
-      std::memcpy(&here, values + i + vector * kLanes, sizeof here);
-      lanes[vector] = larger(lanes[vector], here & kMagnitude);
-    }
-  const Lanes all = larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
-  Bits most = 0;
-  for (int lane = 0; lane < kLanes; ++lane) most = std::max<Bits>(most, all[lane]);
-  for (; i < count; ++i) most = std::max<Bits>(most, values[i] & kMagnitude);
-  return most;
 }
 
 template <typename Bits>
@@ -72,23 +50,28 @@ struct Looking {
   bool clamp;
   NonFiniteFound& found;
   ContentHash* content;
+  decltype(Kernels::largest_bits) largest_entry;
 };
 
 // The amax of rows, which are hashed while they are in the L1 cache.
 template <typename Bits>
-Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
-                         ContentHash* content) {
-  if (content == nullptr) return largest_bits(data, rows * cols);
+Bits largest_and_content(const View& values, const Looking& at) {
+  const auto largest_of = [&](const Bits* data, std::int64_t count) {
+    return static_cast<Bits>(at.largest_entry({}, values.dtype, data, count));
+  };
+  const auto* const data = static_cast<const Bits*>(values.data);
+  const std::int64_t rows = values.shape[0], cols = values.shape[1];
+  if (at.content == nullptr) return largest_of(data, rows * cols);
   constexpr std::int64_t kTogether = 16384 / sizeof(Bits);
   const std::int64_t step = std::max<std::int64_t>(2, kTogether / std::max<std::int64_t>(1, cols));
   Bits most = 0;
   for (std::int64_t row = 0; row < rows; row += step) {
-    const std::span values(data + row * cols,
-                           static_cast<std::size_t>(std::min(step, rows - row) * cols));
-    content->sum +=
-        content_hash(std::as_bytes(values), cols * static_cast<std::int64_t>(sizeof(Bits)),
-                     content->first_row + row);
-    most = std::max(most, largest_bits(values.data(), static_cast<std::int64_t>(values.size())));
+    const std::span together(data + row * cols,
+                             static_cast<std::size_t>(std::min(step, rows - row) * cols));
+    at.content->sum +=
+        content_hash(std::as_bytes(together), cols * static_cast<std::int64_t>(sizeof(Bits)),
+                     at.content->first_row + row);
+    most = std::max(most, largest_of(together.data(), static_cast<std::int64_t>(together.size())));
   }
   return most;
 }
@@ -97,13 +80,13 @@ Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
 template <typename Bits>
 Bits look(const View& values, Bits infinity, const Looking& at) {
   auto* const data = static_cast<Bits*>(values.data);
-  const std::int64_t rows = values.shape[0], cols = values.shape[1], count = rows * cols;
-  const Bits most = largest_and_content(data, rows, cols, at.content);
+  const std::int64_t rows = values.shape[0], cols = values.shape[1];
+  const Bits most = largest_and_content<Bits>(values, at);
   if (most < infinity) return most;
   if (at.clamp) {
     for (std::int64_t row = 0; row < rows; ++row)
       clamp_row(data + row * cols, cols, infinity, at.found);
-    return largest_bits(data, count);
+    return static_cast<Bits>(at.largest_entry({}, values.dtype, data, rows * cols));
   }
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
   std::int64_t first = 0;
@@ -157,7 +140,7 @@ View Window::read_values(const CheckpointReader& source, const TensorAction& act
                 std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
   }
   transposed_.resize(bytes_.size());
-  transpose(bytes_, cols, row_block.rows, size, transposed_);
+  transpose(bytes_, cols, row_block.rows, dtype, transposed_);
   return value_view(transposed_.data(), dtype, row_block_shape);
 }
 
@@ -177,7 +160,8 @@ std::span<const std::byte> Window::read_bytes(const CheckpointReader& source,
 float checked_amax(const View& values, const CheckpointReader& source, const TensorAction& action,
                    const RowBlock& row_block, bool clamp, NonFiniteFound& found,
                    ContentHash* content) {
-  const Looking at{source, action, row_block, clamp, found, content};
+  const auto largest_entry = offered(nullptr, &Kernels::largest_bits, nullptr, "quantize");
+  const Looking at{source, action, row_block, clamp, found, content, largest_entry};
   switch (values.dtype) {
     case DType::bf16: {
       const auto bits = look<std::uint16_t>(values, 0x7F80, at);

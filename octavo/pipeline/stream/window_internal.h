@@ -41,12 +41,7 @@ struct ContentHash {
                                  const TensorAction& action, const RowBlock& row_block, bool clamp,
                                  NonFiniteFound& found, ContentHash* content = nullptr);
 
-// A non-cryptographic hash of the content. Rows are hashed separately and summed, so that the split
-// into row blocks does not matter.
-[[nodiscard]] std::uint64_t content_hash(std::span<const std::byte> bytes, std::int64_t row_bytes,
-                                         std::int64_t first_row);
-
-// The same for codes with their scales.
+// The content_hash of codes, with their scales.
 [[nodiscard]] std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row);
 
 // The first row of a row block in the source tensor, also for a part of an expert stack.

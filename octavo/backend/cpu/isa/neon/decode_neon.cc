@@ -172,7 +172,9 @@ const Isa kNeonIsa{.encode = neon_encode,
                    .encode_scaled = neon_encode_scaled,
                    .mx = neon_mx,
                    .amax16 = neon_amax16,
-                   .fp4 = neon_fp4};
+                   .fp4 = neon_fp4,
+                   .row_error = neon_row_error,
+                   .row_error_reads_codes = true};
 
 const Kernels kNeonKernels = make_kernels<kNeonIsa, neon_gemm, neon_attention>(
     "cpu/neon", "NEON, as every aarch64 CPU has it");

@@ -22,6 +22,7 @@ struct SoftmaxJob;                         // attention.h
 bool neon_softmax(const SoftmaxJob& job);  // query blocks of 12, in f32
 DotKernel neon_dot_codes(const Format& format);
 PackCodes neon_pack_codes(const Format& format);
+std::uint32_t neon_row_error(const RowErrorJob& job, RowErrorSums& sums);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // The powers of two: null for any other format, and for policies that the portable kernel handles.

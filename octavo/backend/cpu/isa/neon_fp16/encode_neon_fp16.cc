@@ -164,7 +164,9 @@ const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .encode_scaled = fp16_encode_scaled,
                        .mx = fp16_mx,
                        .amax16 = neon_amax16,
-                       .fp4 = neon_fp4};
+                       .fp4 = neon_fp4,
+                       .row_error = neon_row_error,
+                       .row_error_reads_codes = true};
 const Kernels kNeonFp16Kernels = make_kernels<kNeonFp16Isa, neon_fp16_gemm, neon_fp16_attention>(
     "cpu/neon_fp16", "NEON with half-precision arithmetic");
 

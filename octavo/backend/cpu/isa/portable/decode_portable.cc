@@ -102,7 +102,8 @@ namespace octavo::cpu {
 
 const Isa kPortableIsa{.encode = [](const Encoder&) -> EncodeSpan { return portable::encode_span; },
                        .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; },
-                       .count = portable::count_span};
+                       .count = portable::count_span,
+                       .row_error = portable::row_error};
 const Kernels kPortableKernels =
     make_kernels<kPortableIsa, portable::gemm_method, portable::attention_method>(
         "cpu/portable", "plain C++, vectorised by the compiler");

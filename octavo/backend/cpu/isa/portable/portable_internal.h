@@ -14,6 +14,7 @@ inline constexpr std::int64_t kPiece = 1024;
 void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n,
                  std::uint64_t index);
 Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
+std::uint32_t row_error(const RowErrorJob&, RowErrorSums&);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
 void gemm_tile(const MicrokernelJob&);
 inline constexpr Microkernel kTile{.rows = 4, .cols = 8, .step = 1, .run = gemm_tile};

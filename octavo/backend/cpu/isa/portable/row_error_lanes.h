@@ -1,30 +1,65 @@
+// Kernels::row_error on vectors of four f32, as GCC and Clang have them for every processor. Steps
+// that an instruction set does in one instruction, where a compiler takes several, are those of a
+// struct `Steps`:
+//   static Floats distance(Floats a, Floats b);       |a - b|
+//   static Floats add_square(Floats sum, Floats x);   sum + x^2, as kSquaresAreFused has it
+//   static constexpr bool kReadsCodes;                and if so:
+//   template <int kMantissa> static TwoHalves moved(Bytes codes);
+// where moved() puts sign, exponent and mantissa of codes where a bf16 has its sign, the end of its
+// exponent, and the beginning of its mantissa.
+//
+// Everything here has internal linkage on purpose: each instruction set compiles it for itself.
+#pragma once
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
-#include "octavo/report/lane_sums_internal.h"
-#include "octavo/report/lane_vectors_internal.h"
+#include "octavo/backend/row_error_job.h"
 
-namespace octavo {
+namespace octavo::cpu {
 namespace {
 
-using lanes::Bytes;
-using lanes::Doubles;
-using lanes::Floats;
-using lanes::FourDoubles;
-using lanes::Halves;
-using lanes::load;
-using lanes::Longs;
-using lanes::TwoFloats;
-using lanes::TwoHalves;
-using lanes::Words;
+using Floats = float __attribute__((vector_size(16)));
+using Words = std::uint32_t __attribute__((vector_size(16)));
+using Halves = std::uint16_t __attribute__((vector_size(16)));
+using Bytes = std::uint8_t __attribute__((vector_size(16)));
+using Longs = std::uint64_t __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(16)));
+using FourDoubles = double __attribute__((vector_size(32)));
 
-template <LaneSource kSource>
+template <typename T>
+T load(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+struct TwoFloats {
+  Floats low, high;
+};
+struct TwoHalves {
+  Halves low, high;
+};
+
+// Each bf16 between 16 zeros and its neighbour is an f32.
+inline TwoFloats widened(Halves halves) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  constexpr Halves kZeros = {};
+  return {
+      reinterpret_cast<Floats>(__builtin_shufflevector(kZeros, halves, 0, 8, 1, 9, 2, 10, 3, 11)),
+      reinterpret_cast<Floats>(
+          __builtin_shufflevector(kZeros, halves, 4, 12, 5, 13, 6, 14, 7, 15))};
+}
+
+template <bool kBf16>
 TwoFloats values_at(const void* x, int i) {
-  if constexpr (kSource == LaneSource::f32) {
+  if constexpr (!kBf16) {
     const float* const from = static_cast<const float*>(x) + i;
     return {load<Floats>(from), load<Floats>(from + 4)};
   } else {
-    return lanes::widened(load<Halves>(static_cast<const std::uint16_t*>(x) + i));
+    return widened(load<Halves>(static_cast<const std::uint16_t*>(x) + i));
   }
 }
 
@@ -33,19 +68,19 @@ TwoFloats values_at(const void* x, int i) {
 struct Sixteen {
   Floats x[4], y[4];
 };
-template <LaneSource kSource, int kMantissa>
-Sixteen sixteen_at(const LaneRow& row, int i) {
+template <typename Steps, bool kBf16, int kMantissa>
+Sixteen sixteen_at(const RowErrorJob& row, int i) {
   Sixteen out;
   for (int half = 0; half < 2; ++half) {
-    const TwoFloats x = values_at<kSource>(row.x, i + 8 * half);
+    const TwoFloats x = values_at<kBf16>(row.x, i + 8 * half);
     out.x[2 * half] = x.low;
     out.x[2 * half + 1] = x.high;
   }
   if constexpr (kMantissa == 0) {
     for (int part = 0; part < 4; ++part) out.y[part] = load<Floats>(row.decoded + i + 4 * part);
   } else {
-    const TwoHalves halves = lanes::moved<kMantissa>(load<Bytes>(row.codes + i));
-    const TwoFloats low = lanes::widened(halves.low), high = lanes::widened(halves.high);
+    const TwoHalves halves = Steps::template moved<kMantissa>(load<Bytes>(row.codes + i));
+    const TwoFloats low = widened(halves.low), high = widened(halves.high);
     out.y[0] = low.low;
     out.y[1] = low.high;
     out.y[2] = high.low;
@@ -101,10 +136,10 @@ bool has_zero(const std::uint8_t* codes, int count) {
 }
 
 // Scalar pass over the elements of a block, where the vector pass is not enough.
-template <LaneSource kSource, int kMantissa, typename See>
-void for_each(const LaneRow& row, int block, const See& see) {
-  for (int i = block * kLaneBlock; i < (block + 1) * kLaneBlock; i += 16) {
-    const Sixteen of = sixteen_at<kSource, kMantissa>(row, i);
+template <typename Steps, bool kBf16, int kMantissa, typename See>
+void for_each(const RowErrorJob& row, int block, const See& see) {
+  for (int i = block * kErrorBlock; i < (block + 1) * kErrorBlock; i += 16) {
+    const Sixteen of = sixteen_at<Steps, kBf16, kMantissa>(row, i);
     const float scale = row.scales[i / row.run];
     for (int lane = 0; lane < 16; ++lane)
       see(of.x[lane / 4][lane % 4], of.y[lane / 4][lane % 4] * scale);
@@ -112,9 +147,9 @@ void for_each(const LaneRow& row, int block, const See& see) {
 }
 
 // Where some relative error of a block is a new maximum.
-template <LaneSource kSource, int kMantissa>
-void find_relative_maximum(const LaneRow& row, int block, LaneSums& sums) {
-  for_each<kSource, kMantissa>(row, block, [&sums](float x, float y) {
+template <typename Steps, bool kBf16, int kMantissa>
+void find_relative_maximum(const RowErrorJob& row, int block, RowErrorSums& sums) {
+  for_each<Steps, kBf16, kMantissa>(row, block, [&sums](float x, float y) {
     const float a = std::fabs(x), error = std::fabs(x - y);
     if (a != 0.0F && error > sums.max_relative * a)
       sums.max_relative = std::max(sums.max_relative, ratio(error, a));
@@ -122,11 +157,11 @@ void find_relative_maximum(const LaneRow& row, int block, LaneSums& sums) {
 }
 
 // Where codes show that there is a zero.
-template <LaneSource kSource, int kMantissa>
-void count_flushed(const LaneRow& row, LaneSums& sums) {
+template <typename Steps, bool kBf16, int kMantissa>
+void count_flushed(const RowErrorJob& row, RowErrorSums& sums) {
   for (int block = 0; block < row.blocks; ++block)
-    if (has_zero(row.codes + block * kLaneBlock, kLaneBlock))
-      for_each<kSource, kMantissa>(row, block, [&sums](float x, float y) {
+    if (has_zero(row.codes + block * kErrorBlock, kErrorBlock))
+      for_each<Steps, kBf16, kMantissa>(row, block, [&sums](float x, float y) {
         sums.flushed += x != 0.0F && y == 0.0F ? 1 : 0;
       });
 }
@@ -145,14 +180,14 @@ struct StretchSums {
 
 // As many elements as fit the vector registers. Each step is done for all of them before the next
 // one (interleaved), to hide the latency of a dependency chain.
-template <LaneSource kSource, int kMantissa, int kCount, bool kFlushed, bool kRelative>
-[[gnu::always_inline]] inline void add_elements(const LaneRow& row, int first, float scale,
+template <typename Steps, bool kBf16, int kMantissa, int kCount, bool kFlushed, bool kRelative>
+[[gnu::always_inline]] inline void add_elements(const RowErrorJob& row, int first, float scale,
                                                 float max_relative, BlockSums& block,
                                                 StretchSums& all, Floats (&most)[2]) {
   constexpr int kParts = kCount / 4;
   Floats x[kParts], y[kParts], error[kParts];
   for (int i = 0; i < kCount / 16; ++i) {
-    const Sixteen of = sixteen_at<kSource, kMantissa>(row, first + 16 * i);
+    const Sixteen of = sixteen_at<Steps, kBf16, kMantissa>(row, first + 16 * i);
     for (int part = 0; part < 4; ++part) {
       x[4 * i + part] = of.x[part];
       y[4 * i + part] = of.y[part];
@@ -162,13 +197,13 @@ template <LaneSource kSource, int kMantissa, int kCount, bool kFlushed, bool kRe
   }
   for (Floats& of : y) of *= scale;
   for (int i = 0; i < kParts; ++i)
-    block.value2[i % 2] = lanes::add_square(block.value2[i % 2], x[i]);
-  for (int i = 0; i < kParts; ++i) error[i] = lanes::distance(x[i], y[i]);
+    block.value2[i % 2] = Steps::add_square(block.value2[i % 2], x[i]);
+  for (int i = 0; i < kParts; ++i) error[i] = Steps::distance(x[i], y[i]);
   for (int i = 0; i < kParts; ++i)
-    block.result2[i % 2] = lanes::add_square(block.result2[i % 2], y[i]);
+    block.result2[i % 2] = Steps::add_square(block.result2[i % 2], y[i]);
   for (int i = 0; i < kParts; ++i) most[i % 2] = larger(most[i % 2], error[i]);
   for (int i = 0; i < kParts; ++i)
-    block.error2[i % 2] = lanes::add_square(block.error2[i % 2], error[i]);
+    block.error2[i % 2] = Steps::add_square(block.error2[i % 2], error[i]);
   if (kRelative)
     for (int i = 0; i < kParts; ++i)
       block.over |= reinterpret_cast<Words>(error[i] > max_relative * magnitude(x[i]));
@@ -178,18 +213,18 @@ template <LaneSource kSource, int kMantissa, int kCount, bool kFlushed, bool kRe
 }
 
 // kFlushed: count what is flushed on the way. kRelative: search for larger relative errors.
-template <LaneSource kSource, int kMantissa, int kRun, bool kFlushed, bool kRelative>
-std::uint32_t add(const LaneRow& row, LaneSums& sums) {
+template <typename Steps, bool kBf16, int kMantissa, int kRun, bool kFlushed, bool kRelative>
+std::uint32_t add(const RowErrorJob& row, RowErrorSums& sums) {
   constexpr int kCount = std::min(kRun, 32);
   StretchSums all;
   std::uint32_t beyond = 0;
   for (int block = 0; block < row.blocks; ++block) {
     BlockSums of;
-    for (int run = block * kLaneBlock / kRun; run < (block + 1) * kLaneBlock / kRun; ++run) {
+    for (int run = block * kErrorBlock / kRun; run < (block + 1) * kErrorBlock / kRun; ++run) {
       const float scale = row.scales[run];
       Floats most[2] = {};
       for (int i = run * kRun; i < (run + 1) * kRun; i += kCount)
-        add_elements<kSource, kMantissa, kCount, kFlushed, kRelative>(
+        add_elements<Steps, kBf16, kMantissa, kCount, kFlushed, kRelative>(
             row, i, scale, sums.max_relative, of, all, most);
       const Floats most_of_run = larger(most[0], most[1]);
       all.most = larger(all.most, most_of_run);
@@ -199,7 +234,7 @@ std::uint32_t add(const LaneRow& row, LaneSums& sums) {
     all.value2.add(of.value2[0], of.value2[1]);
     all.result2.add(of.result2[0], of.result2[1]);
     beyond |= static_cast<std::uint32_t>(any(of.beyond)) << block;
-    if (kRelative && any(of.over)) find_relative_maximum<kSource, kMantissa>(row, block, sums);
+    if (kRelative && any(of.over)) find_relative_maximum<Steps, kBf16, kMantissa>(row, block, sums);
   }
   sums.error2 += all.error2.sum();
   sums.value2 += all.value2.sum();
@@ -207,39 +242,41 @@ std::uint32_t add(const LaneRow& row, LaneSums& sums) {
   for (int i = 0; i < 4; ++i) sums.max_abs = std::max(sums.max_abs, all.most[i]);
   if constexpr (kFlushed) {
     for (int i = 0; i < 4; ++i) sums.flushed += all.flushed[i];
-  } else if (kMantissa > 0 ? any_zero(all.least) : has_zero(row.codes, row.blocks * kLaneBlock)) {
-    count_flushed<kSource, kMantissa>(row, sums);
+  } else if (kMantissa > 0 ? any_zero(all.least) : has_zero(row.codes, row.blocks * kErrorBlock)) {
+    count_flushed<Steps, kBf16, kMantissa>(row, sums);
   }
   return beyond;
 }
 
-template <LaneSource kSource, int kMantissa, bool kFlushed, bool kRelative>
-std::uint32_t add_run(const LaneRow& row, LaneSums& sums) {
-  if (row.run == 16) return add<kSource, kMantissa, 16, kFlushed, kRelative>(row, sums);
-  if (row.run == 32) return add<kSource, kMantissa, 32, kFlushed, kRelative>(row, sums);
-  return add<kSource, kMantissa, kLaneBlock, kFlushed, kRelative>(row, sums);
+template <typename Steps, bool kBf16, int kMantissa, bool kFlushed, bool kRelative>
+std::uint32_t add_run(const RowErrorJob& row, RowErrorSums& sums) {
+  if (row.run == 16) return add<Steps, kBf16, kMantissa, 16, kFlushed, kRelative>(row, sums);
+  if (row.run == 32) return add<Steps, kBf16, kMantissa, 32, kFlushed, kRelative>(row, sums);
+  return add<Steps, kBf16, kMantissa, kErrorBlock, kFlushed, kRelative>(row, sums);
 }
 
-template <LaneSource kSource, int kMantissa, bool kFlushed>
-std::uint32_t add_from(const LaneRow& row, LaneSums& sums) {
+template <typename Steps, bool kBf16, int kMantissa, bool kFlushed>
+std::uint32_t add_from(const RowErrorJob& row, RowErrorSums& sums) {
   const bool relative = !row.knows_one && sums.max_relative < 1.0F;
-  return relative ? add_run<kSource, kMantissa, kFlushed, true>(row, sums)
-                  : add_run<kSource, kMantissa, kFlushed, false>(row, sums);
+  return relative ? add_run<Steps, kBf16, kMantissa, kFlushed, true>(row, sums)
+                  : add_run<Steps, kBf16, kMantissa, kFlushed, false>(row, sums);
 }
 
-template <LaneSource kSource>
-std::uint32_t add_stretch(const LaneRow& row, LaneSums& sums) {
-  if (row.codes == nullptr) return add_from<kSource, 0, true>(row, sums);
-  if (row.decoded != nullptr) return add_from<kSource, 0, false>(row, sums);
-  return row.mantissa_bits == 3 ? add_from<kSource, 3, false>(row, sums)
-                                : add_from<kSource, 2, false>(row, sums);
+template <typename Steps, bool kBf16>
+std::uint32_t add_stretch(const RowErrorJob& row, RowErrorSums& sums) {
+  if (row.codes == nullptr) return add_from<Steps, kBf16, 0, true>(row, sums);
+  if constexpr (Steps::kReadsCodes) {
+    if (row.decoded == nullptr)
+      return row.mantissa_bits == 3 ? add_from<Steps, kBf16, 3, false>(row, sums)
+                                    : add_from<Steps, kBf16, 2, false>(row, sums);
+  }
+  return add_from<Steps, kBf16, 0, false>(row, sums);
+}
+
+template <typename Steps>
+std::uint32_t add_row_error(const RowErrorJob& row, RowErrorSums& sums) {
+  return row.is_bf16 ? add_stretch<Steps, true>(row, sums) : add_stretch<Steps, false>(row, sums);
 }
 
 }  // namespace
-
-std::uint32_t add_lanes(const LaneRow& row, LaneSums& sums) {
-  return row.source == LaneSource::bf16 ? add_stretch<LaneSource::bf16>(row, sums)
-                                        : add_stretch<LaneSource::f32>(row, sums);
-}
-
-}  // namespace octavo
+}  // namespace octavo::cpu
