@@ -1,5 +1,5 @@
-// The kernels of one call: what an operation of convert, quant, ops and report asks the registry
-// for.
+// Dispatch of one call for convert, quant, ops, report and pipeline: Exec, the backend that was
+// chosen, and its kernel-table entries, with the fallback to reference.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,36 @@
 
 namespace octavo {
 
-// The kernels of a device; `wanted`, if given, must be them.
+// The kernels of a device; throws if `wanted` is given and is another backend.
 const Kernels& device_backend(Device device, const Kernels* wanted, std::string_view op);
 
-// How an operation on so many elements is to run. `threads` is what the caller asked for, 0 for all
-// cores; throws Error(invalid_argument) when it cannot be. Little work gets one thread.
+// The Exec of a CPU operation on so many elements. `threads` is the caller's, 0 for all cores;
+// throws Error(invalid_argument) where it is out of range. Little work gets one thread.
 Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op);
 
-// The caller's backend, or the registry's choice where that is null; throws where it is not one of
-// the CPU.
+// The caller's backend, or the registry's choice where that is null; throws where it is no CPU
+// backend.
 const Kernels& checked_cpu_backend(const Kernels* wanted, std::string_view op);
 
-// An entry of the caller's backend, or of the registry's choice where that is null. Slots that a
-// backend leaves empty are done by the reference, which is slow enough to be told.
+// A kernel-table entry of the caller's backend, or of the registry's choice where that is null.
+// Entries that a backend leaves null fall back to reference, which is slow, so it is logged.
 template <typename Entry>
 Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::string_view what) {
   const Kernels& kernels = checked_cpu_backend(wanted, what);
   if (kernels.*entry != nullptr) return kernels.*entry;
   if (log != nullptr) {
     log->once(text('[', what, "] backend '", kernels.name,
-                   "' does not offer it; 'reference' does it instead, slowly"));
+                   "' does not offer it; falls back to 'reference', which is slow"));
   }
   return reference_backend().*entry;
 }
 
-// Where a device's backend does not do something: throws Error(unsupported), which says that it can
-// be done on the CPU. `instead`, if there is any, is what else can be done, as a beginning of that
-// sentence.
+// Throws Error(unsupported) where a device's backend does not offer an operation; the message says
+// that the CPU does. `instead`, if given, is an alternative that the message begins with.
 [[noreturn]] void fail_not_offered(const Kernels& kernels, std::string_view op,
                                    std::string_view what, std::string_view instead = "");
 
-// The same wherever the work is done. A device does it or refuses: nothing is copied in silence.
+// The same on the CPU or a device. A device runs it or refuses: nothing is copied silently.
 template <typename Entry>
 Entry offered(const Exec& exec, const Kernels* wanted, Entry Kernels::*entry,
               std::string_view what) {

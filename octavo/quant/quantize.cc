@@ -54,7 +54,7 @@ void check_given(const Scaling& scaling, const QuantizeOptions& options, std::st
         scaling.tile.cols, " without a second level of scales");
   check(scaling.policy == AmaxPolicy::max || !per_tensor, ErrorCode::invalid_argument, op,
         "got a given amax and policy ", name_of(scaling.policy),
-        ", which looks for its own; leave out one");
+        ", which computes its own; leave out one");
   check(options.given_inv_scale == nullptr, ErrorCode::invalid_argument, op,
         "got both a given amax and a given inv_scale; leave out one");
 }

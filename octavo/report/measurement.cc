@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/format/decode.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"

@@ -1,4 +1,4 @@
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/pipeline/stream/transpose_internal.h"
 
 namespace octavo {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <optional>
 
-#include "octavo/backend/registry.h"
+#include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/row_hash_internal.h"
 #include "octavo/format/decode.h"
