@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "octavo/backend/row_error_job.h"
+#include "octavo/base/error.h"
 #include "octavo/octavo.h"
 #include "tests/support/every_backend.h"
 
