@@ -342,7 +342,7 @@ def _from_python(x: Any, op: str, codes: bool) -> np.ndarray[Any, np.dtype[Any]]
     if array.dtype.kind == "i" and codes:
         if array.size and (array.min() < 0 or array.max() > 0xFFFF):
             raise ValueError(
-                f"[{op}] got codes from {array.min()} to {array.max()}, "
+                f"[{op}] got codes from {array.min()} to {array.max()}; "
                 "expected codes from 0 to 65535"
             )
         return array.astype(np.uint8 if array.size == 0 or array.max() <= 0xFF else np.uint16)

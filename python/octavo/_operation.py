@@ -229,7 +229,7 @@ def checked_out(
             )
         if not typed and array.kind not in integers:
             raise TypeError(
-                f"[{op}] out is of dtype {kind_name(array.kind)}, "
+                f"[{op}] out is of dtype {kind_name(array.kind)}; "
                 f"expected {', '.join(integers)} or a dtype of {kind.name}"
             )
         if packed:
@@ -354,7 +354,7 @@ def _check_name(choice: object, name: str, op: str) -> None:
 def check_packed_rows(array: Array, op: str) -> None:
     if array.shape[-1] > 1 and array.strides[-1] != 1:
         raise ValueError(
-            f"[{op}] got packed rows with a stride of {array.strides[-1]} bytes, "
+            f"[{op}] got packed rows with a stride of {array.strides[-1]} bytes; "
             "expected them contiguous"
         )
 

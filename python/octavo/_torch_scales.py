@@ -138,7 +138,7 @@ def _lists(
     orders = [_swizzle(given, matrix.name, op) for given in swizzles]
     if len(scales) != len(found):
         raise ValueError(
-            f"[{op}] got {len(scales)} scales and {len(found)} recipes for mat_{matrix.name}, "
+            f"[{op}] got {len(scales)} scales and {len(found)} recipes for mat_{matrix.name}; "
             "expected one recipe for each"
         )
     if not orders or not found:

@@ -263,7 +263,7 @@ TEST_F(GemmCublasLtMessages, AFailureIsAnErrorThatSaysHowToDoWithout) {
     EXPECT_EQ(error.code(), ErrorCode::device);
     EXPECT_STREQ(error.what(),
                  "[cuda] cublasLtMatmul failed with what the stand-in was told to say; "
-                 "OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
+                 "set OCTAVO_CUDA_LIBRARY_GEMM=0 to use octavo's kernels");
   }
 }
 

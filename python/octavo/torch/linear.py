@@ -111,7 +111,7 @@ class Linear(QuantizingModule):
         own_name = text_or_none(name, "name", _OP) or ""
         if min(in_features, out_features) < 1:
             raise ValueError(
-                f"[{_OP}] got in_features = {in_features} and out_features = {out_features}, "
+                f"[{_OP}] got in_features = {in_features} and out_features = {out_features}; "
                 "expected both at least 1"
             )
         self.in_features, self.out_features = in_features, out_features
