@@ -1,4 +1,4 @@
-"""Arrays in huge pages, for all sides of a case: nobody is timed for walking page tables."""
+"""Arrays in huge pages, for all sides of a case: no side is timed for walking page tables."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
 
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op) {
-  const FpEnvGuard guard;  // some scalars are computed on this side of the door
+  const FpEnvGuard guard;  // some scalars are computed above the kernel interface
   Quantization(source, out, options, op).run();
 }
 
