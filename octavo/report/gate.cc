@@ -54,7 +54,7 @@ std::string gate_metric_typed(std::string_view typed) {
 
 Gate parse_gate(const std::string& typed) {
   const auto refuse = [&](const auto&... parts) {
-    fail(ErrorCode::invalid_argument, "limit", "got '", shown(typed), "', ", parts...);
+    fail(ErrorCode::invalid_argument, "limit", "got '", shown(typed), "'; ", parts...);
   };
   const std::string_view all = typed;
   const std::size_t at = all.find_first_of("<>");

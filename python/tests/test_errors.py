@@ -12,10 +12,10 @@ import octavo as ov
 def test_dtypes_without_a_meaning(dtype, torch):
     wanted = "expected float64, float32, float16, bfloat16 or a float8 dtype; convert first"
     with pytest.raises(
-        TypeError, match=rf"^\[encode\] got {dtype}, {wanted}: x\.astype\(np\.float32\)$"
+        TypeError, match=rf"^\[encode\] got {dtype}; {wanted}: x\.astype\(np\.float32\)$"
     ):
         ov.encode(np.zeros(3, dtype), "e4m3fn")
-    with pytest.raises(TypeError, match=rf"^\[encode\] got {dtype}, {wanted}: x\.float\(\)$"):
+    with pytest.raises(TypeError, match=rf"^\[encode\] got {dtype}; {wanted}: x\.float\(\)$"):
         ov.encode(torch.zeros(3, dtype=getattr(torch, dtype)), "e4m3fn")
 
 

@@ -150,12 +150,12 @@ class TestRefused:
             self.refuse(
                 np.zeros((4, 6), dtype),
                 TypeError,
-                rf"^\[encode\] out is of dtype {dtype}, {wanted}",
+                rf"^\[encode\] out is of dtype {dtype}; {wanted}",
             )
         self.refuse(
             np.zeros((4, 6), ml_dtypes.float8_e5m2),
             TypeError,
-            rf"^\[encode\] out is of dtype float8_e5m2, {wanted}",
+            rf"^\[encode\] out is of dtype float8_e5m2; {wanted}",
         )
         with pytest.raises(
             TypeError, match=r"^\[decode\] out is of dtype float64; expected float32$"

@@ -127,7 +127,7 @@ def test_bytes_behind_the_array_are_noted(octavo):
     path = octavo.save("x.npy", np.float32([1, 2]))
     path.write_bytes(path.read_bytes() + b"more")
     result = octavo.good("cast", "x.npy", "y.npy", "--to", "e4m3fn")
-    assert "4 bytes behind" in result.err and octavo.load("y.npy").size == 2
+    assert "4 bytes after" in result.err and octavo.load("y.npy").size == 2
 
 
 def test_pipe_as_input(octavo):
