@@ -64,6 +64,8 @@ class JsonBuilder {
       digits = word;
       return out;
     }
+    const char first = reader_.peek();
+    if (first != '-' && (first < '0' || first > '9')) reader_.fail_at_next("a value");
     digits = reader_.number();
     return out;
   }
@@ -79,6 +81,13 @@ class JsonBuilder {
 
   JsonReader reader_;
 };
+
+Json::Json(const Json&) = default;
+Json::Json(Json&&) noexcept = default;
+Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(Json&&) noexcept = default;
+Json::~Json() = default;
+bool Json::operator==(const Json&) const = default;
 
 Json::Json(double value) {
   if (!std::isfinite(value)) return;

@@ -19,6 +19,12 @@ class Json {
   using Member = std::pair<std::string, Json>;
 
   Json() = default;  // null
+  // Defined in json.cc: their code for all kinds is large.
+  Json(const Json&);
+  Json(Json&&) noexcept;
+  Json& operator=(const Json&);
+  Json& operator=(Json&&) noexcept;
+  ~Json();
   // All of these are implicit on purpose. No pointer is a bool, and no integer a double.
   template <std::same_as<bool> Bool>
   Json(Bool value) : value_(value) {}  // NOLINT
@@ -58,7 +64,7 @@ class Json {
   // The format of Python's json.dump(indent=2): two spaces per level, no trailing spaces; indent 0
   // is one line. Non-ASCII text is not escaped.
   [[nodiscard]] std::string dump(int indent = 2) const;
-  bool operator==(const Json&) const = default;
+  bool operator==(const Json&) const;
 
  private:
   friend class JsonBuilder;

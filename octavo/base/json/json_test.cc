@@ -115,6 +115,8 @@ TEST(Json, AValueTakesLittleMemory) { EXPECT_LE(sizeof(Json), 40U); }
 
 TEST(Json, RefusalsNameTheFileAndTheByte) {
   EXPECT_EQ(message_of("{\"a\": tru}").substr(0, 37), "[json] 'some/config.json' at byte 6: ");
+  for (const std::string_view none : {"[x]", "[tru]", "\xEF\xBB\xBF[]", "["})
+    EXPECT_NE(message_of(none).find("expected a value"), std::string::npos) << message_of(none);
   for (const std::string_view bad :
        {"", "{", "[1,]", "{\"a\":1,}", "nul", "Nan", "Infinit", "1 2", "{'a': 1}", "[1e999]",
         "{\"a\": 1, \"\\u0061\": 2}", "\"\xff\"", "-", "True"}) {
