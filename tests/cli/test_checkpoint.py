@@ -151,7 +151,7 @@ def test_shards_stay_shards(octavo):
         "--max-memory 0",
         "--format e3m4",
         "--include dwon_proj",
-        "--exclude (?!a)",
+        "--exclude (?<!a)",
         "--shard-size -5",
         "--scale-rule up",
         "--scale-rounding f32",

@@ -117,7 +117,7 @@ def test_every_recipe(octavo, recipe):
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "expected"),
     [
         ("--format e3m4 --tile row --scale bf16", "e3m4, tile 1xall, scale bf16"),
         ("--format e5m2 --tile column", "e5m2, tile allx1, scale f32"),

@@ -14,19 +14,6 @@ namespace {
 
 constexpr std::string_view kOp = "json";
 
-const Json& null_json() {
-  static const Json null;
-  return null;
-}
-
-// The whole of the text or nothing.
-template <typename Number>
-Number number_of(std::string_view digits, Number otherwise) {
-  Number value{};
-  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return error == std::errc{} && stop == digits.data() + digits.size() ? value : otherwise;
-}
-
 }  // namespace
 
 // From the pull parser to a tree; its depth is bounded by the parser's.
@@ -42,24 +29,25 @@ class JsonBuilder {
 
  private:
   Json next() {
-    Json value;
+    Json out;
     switch (reader_.peek()) {
-      case '{':
-        value.kind_ = Json::Kind::object;
+      case '{': {
+        Json::Members& members = out.value_.emplace<Json::Members>();
         reader_.begin_object();
-        for (std::string key; reader_.next_key(key);)
-          value.members_.emplace_back(std::move(key), next());
-        check_keys(value.members_);
-        return value;
-      case '[':
-        value.kind_ = Json::Kind::array;
+        for (std::string key; reader_.next_key(key);) members.emplace_back(std::move(key), next());
+        check_keys(members);
+        return out;
+      }
+      case '[': {
+        Json::Elements& elements = out.value_.emplace<Json::Elements>();
         reader_.begin_array();
-        while (reader_.next_element()) value.elements_.push_back(next());
-        return value;
+        while (reader_.next_element()) elements.push_back(next());
+        return out;
+      }
       case '"':
         return reader_.string();
       case 'n':
-        if (reader_.null()) return value;
+        if (reader_.null()) return out;
         break;
       case 't':
         if (reader_.word("true")) return true;
@@ -70,14 +58,16 @@ class JsonBuilder {
       default:
         break;
     }
-    value.kind_ = Json::Kind::number;
+    std::string& digits = out.value_.emplace<Json::Number>().digits;
     for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
       if (!reader_.word(word)) continue;
-      value.text_ = word;
-      return value;
+      digits = word;
+      return out;
     }
-    value.text_ = reader_.number();
-    return value;
+    const char first = reader_.peek();
+    if (first != '-' && (first < '0' || first > '9')) reader_.fail_at_next("a value");
+    digits = reader_.number();
+    return out;
   }
 
   void check_keys(const std::vector<Json::Member>& members) const {
@@ -92,74 +82,108 @@ class JsonBuilder {
   JsonReader reader_;
 };
 
+Json::Json(const Json&) = default;
+Json::Json(Json&&) noexcept = default;
+Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(Json&&) noexcept = default;
+Json::~Json() = default;
+bool Json::operator==(const Json&) const = default;
+
 Json::Json(double value) {
   if (!std::isfinite(value)) return;
-  kind_ = Kind::number;
   std::array<char, 32> digits;
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  text_.assign(digits.data(), end);
+  value_ = Number{std::string(digits.data(), end)};
 }
 
 Json Json::array(std::vector<Json> elements) {
   Json out;
-  out.kind_ = Kind::array;
-  out.elements_ = std::move(elements);
+  out.value_ = std::move(elements);
   return out;
 }
 
 Json Json::object(std::vector<Member> members) {
   Json out;
-  out.kind_ = Kind::object;
-  out.members_ = std::move(members);
+  out.value_ = std::move(members);
   return out;
 }
 
+const std::vector<Json>& Json::elements() const {
+  static const Elements kNone;
+  const auto* const elements = std::get_if<Elements>(&value_);
+  return elements != nullptr ? *elements : kNone;
+}
+
+const std::vector<Json::Member>& Json::members() const {
+  static const Members kNone;
+  const auto* const members = std::get_if<Members>(&value_);
+  return members != nullptr ? *members : kNone;
+}
+
 const Json& Json::operator[](std::string_view key) const {
-  for (const auto& [name, value] : members_)
+  static const Json kNull;
+  for (const auto& [name, value] : members())
     if (name == key) return value;
-  return null_json();
+  return kNull;
 }
 
 bool Json::has(std::string_view key) const {
-  return std::any_of(members_.begin(), members_.end(),
+  return std::any_of(members().begin(), members().end(),
                      [key](const Member& member) { return member.first == key; });
 }
 
 std::int64_t Json::integer_or(std::int64_t otherwise) const {
-  return kind_ == Kind::number ? number_of(text_, otherwise) : otherwise;
+  const auto* const number = std::get_if<Number>(&value_);
+  if (number == nullptr) return otherwise;
+  const char* const end = number->digits.data() + number->digits.size();
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(number->digits.data(), end, value);
+  return error == std::errc{} && stop == end ? value : otherwise;  // all digits or nothing
 }
 
 double Json::number_or(double otherwise) const {
   // from_chars takes "nan" and "infinity" in any case, so Python's words too.
-  return kind_ == Kind::number ? number_of(text_, otherwise) : otherwise;
+  const auto* const number = std::get_if<Number>(&value_);
+  if (number == nullptr) return otherwise;
+  const std::string& digits = number->digits;
+  double value = otherwise;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  // The parser refuses what is too large, so that this is too small.
+  if (error == std::errc::result_out_of_range) return digits.front() == '-' ? -0.0 : 0.0;
+  return value;
 }
 
 bool Json::boolean_or(bool otherwise) const {
-  return kind_ == Kind::boolean ? boolean_ : otherwise;
+  const bool* const boolean = std::get_if<bool>(&value_);
+  return boolean != nullptr ? *boolean : otherwise;
 }
 
 std::string_view Json::string_or(std::string_view otherwise) const {
-  return kind_ == Kind::string ? std::string_view(text_) : otherwise;
+  const auto* const string = std::get_if<std::string>(&value_);
+  return string != nullptr ? std::string_view(*string) : otherwise;
 }
 
 Json& Json::set(std::string_view key, Json value) {
-  if (kind_ == Kind::null) kind_ = Kind::object;
-  check(kind_ == Kind::object, ErrorCode::invalid_argument, kOp, "cannot set '", shown(key),
+  if (is_null()) value_.emplace<Members>();
+  auto* const members = std::get_if<Members>(&value_);
+  check(members != nullptr, ErrorCode::invalid_argument, kOp, "cannot set '", shown(key),
         "' of what is no object");
-  for (auto& [name, old] : members_)
+  for (auto& [name, old] : *members)
     if (name == key) return old = std::move(value);
-  return members_.emplace_back(std::string(key), std::move(value)).second;
+  return members->emplace_back(std::string(key), std::move(value)).second;
 }
 
 void Json::remove(std::string_view key) {
-  std::erase_if(members_, [key](const Member& member) { return member.first == key; });
+  if (auto* const members = std::get_if<Members>(&value_))
+    std::erase_if(*members, [key](const Member& member) { return member.first == key; });
 }
 
 Json& Json::push(Json value) {
-  if (kind_ == Kind::null) kind_ = Kind::array;
-  check(kind_ == Kind::array, ErrorCode::invalid_argument, kOp,
+  if (is_null()) value_.emplace<Elements>();
+  auto* const elements = std::get_if<Elements>(&value_);
+  check(elements != nullptr, ErrorCode::invalid_argument, kOp,
         "cannot push a value to what is no array");
-  return elements_.emplace_back(std::move(value));
+  return elements->emplace_back(std::move(value));
 }
 
 std::string Json::dump(int indent) const {
@@ -182,24 +206,24 @@ void Json::dump_to(std::string& out, int indent, int level) const {
     if (!items.empty()) new_line(level);
     out += close;
   };
-  switch (kind_) {
+  switch (kind()) {
     case Kind::null:
       out += "null";
       break;
     case Kind::boolean:
-      out += boolean_ ? "true" : "false";
+      out += boolean_or(false) ? "true" : "false";
       break;
     case Kind::number:
-      out += text_;
+      out += std::get<Number>(value_).digits;
       break;
     case Kind::string:
-      append_json_string(out, text_);
+      append_json_string(out, string_or(""));
       break;
     case Kind::array:
-      list('[', ']', elements_, [&](const Json& value) { value.dump_to(out, indent, level + 1); });
+      list('[', ']', elements(), [&](const Json& value) { value.dump_to(out, indent, level + 1); });
       break;
     case Kind::object:
-      list('{', '}', members_, [&](const Member& member) {
+      list('{', '}', members(), [&](const Member& member) {
         append_json_string(out, member.first);
         out += ": ";
         member.second.dump_to(out, indent, level + 1);

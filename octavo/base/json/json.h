@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace octavo {
@@ -18,25 +19,31 @@ class Json {
   using Member = std::pair<std::string, Json>;
 
   Json() = default;  // null
+  // Defined in json.cc: their code for all kinds is large.
+  Json(const Json&);
+  Json(Json&&) noexcept;
+  Json& operator=(const Json&);
+  Json& operator=(Json&&) noexcept;
+  ~Json();
   // All of these are implicit on purpose. No pointer is a bool, and no integer a double.
   template <std::same_as<bool> Bool>
-  Json(Bool value) : kind_(Kind::boolean), boolean_(value) {}  // NOLINT
+  Json(Bool value) : value_(value) {}  // NOLINT
   template <std::integral Integer>
   requires(!std::same_as<Integer, bool>) Json(Integer value)
-      : kind_(Kind::number), text_(std::to_string(value)) {}  // NOLINT
+      : value_(Number{std::to_string(value)}) {}  // NOLINT
   Json(double value);  // NOLINT: the shortest digits that read back; null if not finite
-  Json(std::string value) : kind_(Kind::string), text_(std::move(value)) {}  // NOLINT
-  Json(std::string_view value) : Json(std::string(value)) {}                 // NOLINT
-  Json(const char* value) : Json(std::string(value)) {}                      // NOLINT
+  Json(std::string value) : value_(std::move(value)) {}       // NOLINT
+  Json(std::string_view value) : Json(std::string(value)) {}  // NOLINT
+  Json(const char* value) : Json(std::string(value)) {}       // NOLINT
   [[nodiscard]] static Json array(std::vector<Json> elements = {});
   [[nodiscard]] static Json object(std::vector<Member> members = {});
 
-  [[nodiscard]] Kind kind() const { return kind_; }
-  [[nodiscard]] bool is_null() const { return kind_ == Kind::null; }
-  [[nodiscard]] bool is_object() const { return kind_ == Kind::object; }
-  [[nodiscard]] bool is_array() const { return kind_ == Kind::array; }
-  [[nodiscard]] bool is_string() const { return kind_ == Kind::string; }
-  [[nodiscard]] bool is_number() const { return kind_ == Kind::number; }
+  [[nodiscard]] Kind kind() const { return static_cast<Kind>(value_.index()); }
+  [[nodiscard]] bool is_null() const { return kind() == Kind::null; }
+  [[nodiscard]] bool is_object() const { return kind() == Kind::object; }
+  [[nodiscard]] bool is_array() const { return kind() == Kind::array; }
+  [[nodiscard]] bool is_string() const { return kind() == Kind::string; }
+  [[nodiscard]] bool is_number() const { return kind() == Kind::number; }
 
   // Null where this is not an object or the key is absent, so lookups can be chained.
   [[nodiscard]] const Json& operator[](std::string_view key) const;
@@ -46,10 +53,8 @@ class Json {
   [[nodiscard]] double number_or(double otherwise) const;
   [[nodiscard]] bool boolean_or(bool otherwise) const;
   [[nodiscard]] std::string_view string_or(std::string_view otherwise) const;
-  [[nodiscard]] const std::vector<Json>& elements() const {
-    return elements_;
-  }  // empty if no array
-  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  [[nodiscard]] const std::vector<Json>& elements() const;   // empty if no array
+  [[nodiscard]] const std::vector<Member>& members() const;  // empty if no object
 
   // Replaces in place, or appends; makes null an object.
   Json& set(std::string_view key, Json value);
@@ -59,22 +64,27 @@ class Json {
   // The format of Python's json.dump(indent=2): two spaces per level, no trailing spaces; indent 0
   // is one line. Non-ASCII text is not escaped.
   [[nodiscard]] std::string dump(int indent = 2) const;
-  bool operator==(const Json&) const = default;
+  bool operator==(const Json&) const;
 
  private:
   friend class JsonBuilder;
   void dump_to(std::string& out, int indent, int level) const;
 
-  Kind kind_ = Kind::null;
-  bool boolean_ = false;
-  std::string text_;  // of a string; the digits of a number
-  std::vector<Json> elements_;
-  std::vector<Member> members_;
+  struct Number {
+    std::string digits;  // as they stand in the text
+    bool operator==(const Number&) const = default;
+  };
+  using Elements = std::vector<Json>;
+  using Members = std::vector<Member>;
+
+  // One of these at a time: a hostile text of small values decides how many there are. In the order
+  // of Kind.
+  std::variant<std::monostate, bool, Number, std::string, Elements, Members> value_;
 };
 
 // RFC 8259, and the NaN, Infinity and -Infinity that Python writes (numbers, as they stand); a key
 // that comes twice is an error. Throws Error(invalid_argument) that names `file` and the byte.
-// Memory is at most about a hundred times the size of the text; nesting depth is at most 127.
+// Memory is at most about sixty times the size of the text; nesting depth is at most 127.
 [[nodiscard]] Json parse_json(std::string_view text, std::string_view file);
 
 }  // namespace octavo

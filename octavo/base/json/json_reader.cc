@@ -5,25 +5,12 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/base/json/json_text_internal.h"
 
 namespace octavo {
 namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-void append_utf8(std::string& out, std::uint32_t point) {
-  const auto put = [&out](std::uint32_t byte) { out += static_cast<char>(byte); };
-  if (point < 0x80) {
-    put(point);
-  } else if (point < 0x800) {
-    put(0xC0 | point >> 6), put(0x80 | (point & 0x3F));
-  } else if (point < 0x10000) {
-    put(0xE0 | point >> 12), put(0x80 | (point >> 6 & 0x3F)), put(0x80 | (point & 0x3F));
-  } else {
-    put(0xF0 | point >> 18), put(0x80 | (point >> 12 & 0x3F));
-    put(0x80 | (point >> 6 & 0x3F)), put(0x80 | (point & 0x3F));
-  }
-}
 
 // Of a number that a double cannot hold: too large, or merely too small? The decimal place of its
 // first digit that is not zero says it; near 1 no number is out of range.
@@ -59,9 +46,13 @@ std::string JsonReader::found() const {
   return at_ < text_.size() ? text("'", shown(text_.substr(at_, 1)), "'") : "the end";
 }
 
+void JsonReader::fail_at_next(std::string_view expected) const {
+  fail(text("got ", found(), "; expected ", expected));
+}
+
 void JsonReader::expect(char c, std::string_view wanted) {
   skip_space();
-  if (!is_next(c)) fail(text("got ", found(), "; expected ", wanted));
+  if (!is_next(c)) fail_at_next(wanted);
   ++at_;
 }
 
@@ -173,16 +164,16 @@ void JsonReader::skip_number() {
   const std::size_t start = at_;
   if (is_next('-')) ++at_;
   const std::size_t leading = at_;
-  if (skip_digits() == 0) fail(text("got ", found(), "; expected a number"));
+  if (skip_digits() == 0) fail_at_next("a number");
   if (text_[leading] == '0' && at_ > leading + 1) fail("got a number that begins with 0");
   if (is_next('.')) {
     ++at_;
-    if (skip_digits() == 0) fail(text("got ", found(), "; expected a digit behind '.'"));
+    if (skip_digits() == 0) fail_at_next("a digit behind '.'");
   }
   if (is_next('e') || is_next('E')) {
     ++at_;
     if (is_next('+') || is_next('-')) ++at_;
-    if (skip_digits() == 0) fail(text("got ", found(), "; expected an exponent"));
+    if (skip_digits() == 0) fail_at_next("an exponent");
   }
   double value = 0;
   const auto [stop, error] = std::from_chars(text_.data() + start, text_.data() + at_, value);
@@ -219,7 +210,7 @@ char JsonReader::peek() {
 }
 
 void JsonReader::skip_word(std::string_view word) {
-  if (text_.substr(at_, word.size()) != word) fail(text("got ", found(), "; expected ", word));
+  if (text_.substr(at_, word.size()) != word) fail_at_next(word);
   at_ += word.size();
 }
 
@@ -246,7 +237,7 @@ void JsonReader::skip_value(bool unique_keys) {
   } else if (first == 'n') {
     skip_word("null");
   } else {
-    fail(text("got ", found(), "; expected a value"));
+    fail_at_next("a value");
   }
 }
 

@@ -41,8 +41,8 @@ class JsonReader {
   [[nodiscard]] char peek();          // the first character of what comes next; NUL at the end
   void skip_value(bool unique_keys);  // any value; checked, not kept
   void end();                         // nothing but white space follows
-  [[nodiscard]] std::size_t at() const { return at_; }
   [[noreturn]] void fail(std::string what) const { throw JsonProblem{std::move(what), at_}; }
+  [[noreturn]] void fail_at_next(std::string_view expected) const;  // names the next character
 
  private:
   void begin(char opening, std::string_view what);

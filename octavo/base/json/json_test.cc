@@ -103,12 +103,20 @@ TEST(Json, DoublesReadBackAndStayJson) {
     EXPECT_EQ(read.number_or(9), value);
     EXPECT_EQ(std::signbit(read.number_or(9)), std::signbit(value));
   }
+  // Too small for a double: zero, as Python has it.
+  EXPECT_EQ(parse_json("1e-400", "d").number_or(9), 0.0);
+  EXPECT_TRUE(std::signbit(parse_json("-0.1E-999999999999999999999", "d").number_or(9)));
   EXPECT_TRUE(Json(std::numeric_limits<double>::infinity()).is_null());
   EXPECT_TRUE(Json(std::nan("")).is_null());
 }
 
+// A text of small values, two bytes each, decides how many of these are held at a time.
+TEST(Json, AValueTakesLittleMemory) { EXPECT_LE(sizeof(Json), 40U); }
+
 TEST(Json, RefusalsNameTheFileAndTheByte) {
   EXPECT_EQ(message_of("{\"a\": tru}").substr(0, 37), "[json] 'some/config.json' at byte 6: ");
+  for (const std::string_view none : {"[x]", "[tru]", "\xEF\xBB\xBF[]", "["})
+    EXPECT_NE(message_of(none).find("expected a value"), std::string::npos) << message_of(none);
   for (const std::string_view bad :
        {"", "{", "[1,]", "{\"a\":1,}", "nul", "Nan", "Infinit", "1 2", "{'a': 1}", "[1e999]",
         "{\"a\": 1, \"\\u0061\": 2}", "\"\xff\"", "-", "True"}) {

@@ -33,6 +33,20 @@ std::size_t find_bad_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+void append_utf8(std::string& out, std::uint32_t point) {
+  const auto put = [&out](std::uint32_t byte) { out += static_cast<char>(byte); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xC0 | point >> 6), put(0x80 | (point & 0x3F));
+  } else if (point < 0x10000) {
+    put(0xE0 | point >> 12), put(0x80 | (point >> 6 & 0x3F)), put(0x80 | (point & 0x3F));
+  } else {
+    put(0xF0 | point >> 18), put(0x80 | (point >> 12 & 0x3F));
+    put(0x80 | (point >> 6 & 0x3F)), put(0x80 | (point & 0x3F));
+  }
+}
+
 void append_json_string(std::string& out, std::string_view value) {
   constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt",
                              kHex = "0123456789abcdef";

@@ -3,34 +3,64 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/pattern/pattern_parser_internal.h"
+#include "octavo/base/pattern/pattern_text_internal.h"
 
 namespace octavo {
 namespace {
 
 using Node = PatternNode;
+using Kind = Pattern::Kind;
 using Step = Pattern::Step;
 
 // Thompson's construction: every part of the tree becomes steps that end where the next part's
 // begin, so that parts are put one behind the other.
 class Compiler {
  public:
-  Compiler(std::string_view expression, std::vector<Step>& steps, std::vector<Pattern::Bytes>& sets)
+  Compiler(std::string_view expression, std::vector<Step>& steps,
+           std::vector<Pattern::Characters>& sets)
       : expression_(expression), steps_(steps), sets_(sets) {}
+
+  // Returns the first step. An automaton that reads backwards has sequences the other way round.
+  std::uint32_t automaton(const Node& node, bool backwards) {
+    const std::uint32_t first = here();
+    backwards_ = backwards;
+    add(node);
+    push(Kind::found);
+    return first;
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t here() const { return static_cast<std::uint32_t>(steps_.size()); }
+
+  std::uint32_t push(Kind kind, std::uint32_t a = 0, std::uint32_t b = 0) {
+    count();
+    steps_.push_back({kind, a, b});
+    return here() - 1;
+  }
+
+  // Steps, and parts that make none: nothing, a thousand times a thousand times, takes time too.
+  void count() {
+    if (++work_ > 4 * Pattern::kMostSteps || steps_.size() >= Pattern::kMostSteps)
+      fail(ErrorCode::invalid_argument, "pattern", "'", shown(expression_),
+           "' has too many repetitions: more than ", Pattern::kMostSteps, " states");
+  }
 
   void add(const Node& node) {
     count();
     switch (node.kind) {
-      case Node::Kind::nothing:
+      case Node::Kind::character:
+        push(Kind::character, node.character);
         break;
-      case Node::Kind::bytes:
-        sets_.push_back(node.bytes);
-        push(Pattern::Kind::bytes, static_cast<std::uint32_t>(sets_.size() - 1));
+      case Node::Kind::characters:
+        sets_.push_back(node.characters);
+        push(Kind::characters, static_cast<std::uint32_t>(sets_.size() - 1));
         break;
       case Node::Kind::assertion:
-        push(node.assertion);
+        push(node.assertion, node.ahead);
         break;
       case Node::Kind::sequence:
-        for (const Node& part : node.parts) add(part);
+        for (std::size_t i = 0, n = node.parts.size(); i < n; ++i)
+          add(node.parts[backwards_ ? n - 1 - i : i]);
         break;
       case Node::Kind::either:
         add_either(node);
@@ -40,29 +70,14 @@ class Compiler {
         break;
     }
   }
-  std::uint32_t push(Pattern::Kind kind, std::uint32_t a = 0, std::uint32_t b = 0) {
-    count();
-    steps_.push_back({kind, a, b});
-    return here() - 1;
-  }
-
- private:
-  [[nodiscard]] std::uint32_t here() const { return static_cast<std::uint32_t>(steps_.size()); }
-
-  // Steps, and parts that make none: nothing, a thousand times a thousand times, takes time too.
-  void count() {
-    if (++work_ > 4 * Pattern::kMostSteps || steps_.size() >= Pattern::kMostSteps)
-      fail(ErrorCode::invalid_argument, "pattern", "'", shown(expression_),
-           "' has too many repetitions: more than ", Pattern::kMostSteps, " states");
-  }
 
   void add_either(const Node& node) {
     std::vector<std::uint32_t> to_end;
     for (std::size_t i = 0; i + 1 < node.parts.size(); ++i) {
-      const std::uint32_t fork = push(Pattern::Kind::split);
+      const std::uint32_t fork = push(Kind::split);
       steps_[fork].a = here();
       add(node.parts[i]);
-      to_end.push_back(push(Pattern::Kind::jump));
+      to_end.push_back(push(Kind::jump));
       steps_[fork].b = here();
     }
     add(node.parts.back());
@@ -73,16 +88,16 @@ class Compiler {
     const Node& part = node.parts.front();
     for (std::uint32_t i = 0; i < node.least; ++i) add(part);
     if (node.most == kPatternNoLimit) {
-      const std::uint32_t fork = push(Pattern::Kind::split);
+      const std::uint32_t fork = push(Kind::split);
       steps_[fork].a = here();
       add(part);
-      push(Pattern::Kind::jump, fork);
+      push(Kind::jump, fork);
       steps_[fork].b = here();
       return;
     }
     std::vector<std::uint32_t> forks;
     for (std::uint32_t i = node.least; i < node.most; ++i) {
-      forks.push_back(push(Pattern::Kind::split));
+      forks.push_back(push(Kind::split));
       steps_[forks.back()].a = here();
       add(part);
     }
@@ -91,97 +106,126 @@ class Compiler {
 
   std::string_view expression_;
   std::vector<Step>& steps_;
-  std::vector<Pattern::Bytes>& sets_;
+  std::vector<Pattern::Characters>& sets_;
   std::size_t work_ = 0;
+  bool backwards_ = false;
 };
 
-bool is_word(std::string_view text, std::size_t at) {
-  if (at >= text.size()) return false;
-  const char c = text[at];
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+using Marks = std::vector<std::vector<bool>>;  // by lookahead and byte: does it hold there?
 
-bool is_boundary(std::string_view text, std::size_t at) {
-  return is_word(text, at) != (at > 0 && is_word(text, at - 1));
-}
-
-// All steps that are reached at once, each once: Pike's simulation, without captures.
+// All steps that are reached at one place, each once: Pike's simulation, without captures.
 class States {
  public:
-  explicit States(const std::vector<Step>& steps) : steps_(steps), seen_(steps.size(), 0) {}
+  States(const std::vector<Step>& steps, std::string_view text, const Marks& marks)
+      : steps_(steps), text_(text), marks_(marks), seen_(steps.size(), 0) {}
 
-  void clear() {
+  void move_to(std::size_t at) {
+    at_ = at;
     waiting_.clear();
+    found_ = false;
     ++turn_;
   }
   [[nodiscard]] const std::vector<std::uint32_t>& waiting() const { return waiting_; }
+  [[nodiscard]] bool found() const { return found_; }
 
-  // Follows everything that takes no byte. True: it is found.
-  bool reach(std::uint32_t first, std::string_view text, std::size_t at) {
-    stack_.assign(1, first);
-    while (!stack_.empty()) {
-      const std::uint32_t i = stack_.back();
+  // Follows everything that takes no character.
+  void reach(std::uint32_t first) {
+    for (stack_.push_back(first); !stack_.empty();) {
+      std::uint32_t i = stack_.back();
       stack_.pop_back();
-      if (seen_[i] == turn_) continue;
-      seen_[i] = turn_;
-      const Step& step = steps_[i];
-      switch (step.kind) {
-        case Pattern::Kind::found:
-          return true;
-        case Pattern::Kind::bytes:
+      while (seen_[i] != turn_) {
+        seen_[i] = turn_;
+        const Step& step = steps_[i];
+        if (step.kind == Kind::character || step.kind == Kind::characters) {
           waiting_.push_back(i);
-          break;
-        case Pattern::Kind::split:
+        } else if (step.kind == Kind::split) {
           stack_.push_back(step.b);
-          stack_.push_back(step.a);
-          break;
-        case Pattern::Kind::jump:
-          stack_.push_back(step.a);
-          break;
-        case Pattern::Kind::begin:
-          if (at == 0) stack_.push_back(i + 1);
-          break;
-        case Pattern::Kind::end:
-          if (at == text.size()) stack_.push_back(i + 1);
-          break;
-        case Pattern::Kind::boundary:
-          if (is_boundary(text, at)) stack_.push_back(i + 1);
-          break;
-        case Pattern::Kind::no_boundary:
-          if (!is_boundary(text, at)) stack_.push_back(i + 1);
-          break;
+          i = step.a;
+        } else if (step.kind == Kind::jump) {
+          i = step.a;
+        } else if (step.kind == Kind::found) {
+          found_ = true;
+        } else if (holds(step)) {
+          ++i;
+        }
       }
     }
-    return false;
   }
 
  private:
+  [[nodiscard]] bool holds(const Step& assertion) const {
+    switch (assertion.kind) {
+      case Kind::begin:
+        return at_ == 0;
+      case Kind::end:  // as in Python, a line end may follow
+        return at_ == text_.size() || (at_ + 1 == text_.size() && text_[at_] == '\n');
+      case Kind::boundary:
+        return is_boundary(text_, at_);
+      case Kind::no_boundary:
+        return !is_boundary(text_, at_);
+      case Kind::ahead:
+        return marks_[assertion.a][at_];
+      default:
+        return !marks_[assertion.a][at_];
+    }
+  }
+
   const std::vector<Step>& steps_;
+  std::string_view text_;
+  const Marks& marks_;
   std::vector<std::size_t> seen_;
-  std::size_t turn_ = 1;
+  std::size_t at_ = 0, turn_ = 1;
+  bool found_ = false;
   std::vector<std::uint32_t> waiting_, stack_;
 };
 
 }  // namespace
 
 Pattern::Pattern(std::string_view expression) {
+  const PatternTree tree = parse_pattern(expression);
   Compiler compiler(expression, steps_, sets_);
-  compiler.add(parse_pattern(expression));
-  compiler.push(Kind::found);
+  for (const PatternNode& ahead : tree.aheads) aheads_.push_back(compiler.automaton(ahead, true));
+  first_ = compiler.automaton(tree.whole, false);
 }
 
 bool Pattern::search(std::string_view text, bool only_at_begin) const {
-  States first(steps_), second(steps_);
+  Marks marks;
+  States first(steps_, text, marks), second(steps_, text, marks);
   States *now = &first, *next = &second;
-  for (std::size_t at = 0;; ++at) {
-    if ((at == 0 || !only_at_begin) && now->reach(0, text, at)) return true;
-    if (at == text.size() || (only_at_begin && now->waiting().empty())) return false;
-    next->clear();
-    for (const std::uint32_t i : now->waiting())
-      if (sets_[steps_[i].a].test(static_cast<unsigned char>(text[at])) &&
-          next->reach(i + 1, text, at + 1))
-        return true;
+  const auto take = [&](std::uint32_t character, std::size_t to) {
+    next->move_to(to);
+    for (const std::uint32_t i : now->waiting()) {
+      const Step& step = steps_[i];
+      const bool taken = step.kind == Kind::character ? step.a == character
+                         : character < 128            ? sets_[step.a].ascii.test(character)
+                                                      : sets_[step.a].others;
+      if (taken) next->reach(i + 1);
+    }
     std::swap(now, next);
+  };
+  // A lookahead holds where its automaton, which began anywhere behind and read backwards, ends:
+  // one pass over the text marks all such places.
+  for (const std::uint32_t ahead : aheads_) {
+    std::vector<bool> holds(text.size() + 1);
+    now->move_to(text.size());
+    for (std::size_t at = text.size();;) {
+      now->reach(ahead);
+      holds[at] = now->found();
+      if (at == 0) break;
+      const std::size_t to = character_before(text, at);
+      take(character_at(text, to).value, to);
+      at = to;
+    }
+    marks.push_back(std::move(holds));
+  }
+  now->move_to(0);
+  for (std::size_t at = 0;;) {
+    if (at == 0 || !only_at_begin) now->reach(first_);
+    if (now->found()) return true;
+    if (at == text.size() || (only_at_begin && now->waiting().empty())) return false;
+    const PatternCharacter character = character_at(text, at);
+    at += character.bytes;
+    take(character.value, at);
   }
 }
 

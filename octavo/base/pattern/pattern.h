@@ -1,9 +1,10 @@
-// Regular expressions over names, matched in time linear in expression size times text size (no
-// backtracking), because both come from files and command lines. The subset:
-//   literals   .   [a-z] [^a-z]   ( ) (?: )   |   * + ? {m} {m,} {m,n}   ^ $ \b \B
+// Regular expressions over names, with the meaning of Python's re, in which loaders of checkpoints
+// match `re:` entries. Time is linear in expression size times text size (no backtracking), because
+// both come from files and command lines. The subset:
+//   literals   .   [a-z] [^a-z]   ( ) (?: )   |   * + ? {m} {m,} {m,n}   ^ $ \b \B   (?= ) (?! )
 //   \d \w \s \D \W \S   \t \n \r \f \v \xHH   \ before anything that is no letter or digit
-// with the meaning of ECMAScript and Python, over bytes. Backreferences and look-around are
-// refused: they have no such bound.
+// over UTF-8; all characters beyond ASCII count as letters, and brackets have none. Backreferences
+// and lookbehind are refused.
 //   const Pattern pattern("layers\\.(0|1)\\.");
 //   if (pattern.is_in(name)) ...
 #pragma once
@@ -28,19 +29,36 @@ class Pattern {
 
   static constexpr std::size_t kMostSteps = 2000;
 
-  using Bytes = std::bitset<256>;
-  enum class Kind : std::uint8_t { bytes, split, jump, begin, end, boundary, no_boundary, found };
+  struct Characters {
+    std::bitset<128> ascii;
+    bool others = false;  // all characters beyond ASCII
+  };
+  enum class Kind : std::uint8_t {
+    character,
+    characters,
+    split,
+    jump,
+    begin,
+    end,
+    boundary,
+    no_boundary,
+    ahead,
+    not_ahead,
+    found
+  };
   struct Step {
     Kind kind = Kind::found;
-    std::uint32_t a = 0;  // bytes: of sets_; split, jump: the next step
+    std::uint32_t a = 0;  // code point; index of sets_ or of aheads_; split, jump: the next step
     std::uint32_t b = 0;  // split: the other next step
   };
 
  private:
   [[nodiscard]] bool search(std::string_view text, bool only_at_begin) const;
 
-  std::vector<Step> steps_;
-  std::vector<Bytes> sets_;
+  std::vector<Step> steps_;  // of all automata, one behind the other
+  std::vector<Characters> sets_;
+  std::vector<std::uint32_t> aheads_;  // first steps of lookaheads, inner ones first
+  std::uint32_t first_ = 0;            // first step of the expression itself
 };
 
 }  // namespace octavo

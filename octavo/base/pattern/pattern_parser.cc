@@ -1,12 +1,13 @@
 // Expressions, by recursive descent: alternatives of sequences of repeated atoms.
 #include "octavo/base/error.h"
 #include "octavo/base/pattern/pattern_parser_internal.h"
+#include "octavo/base/pattern/pattern_text_internal.h"
 
 namespace octavo {
 namespace {
 
 using Kind = PatternNode::Kind;
-using Bytes = Pattern::Bytes;
+using Characters = Pattern::Characters;
 
 constexpr int kMostDepth = 100;
 constexpr std::uint32_t kMostRepeats = 1000;
@@ -14,15 +15,21 @@ constexpr std::uint32_t kMostRepeats = 1000;
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-void add_range(Bytes& into, unsigned char first, unsigned char last) {
-  for (unsigned c = first; c <= last; ++c) into.set(c);
+void add_range(Characters& into, std::uint32_t first, std::uint32_t last) {
+  for (std::uint32_t c = first; c <= last; ++c) into.ascii.set(c);
 }
 
-Bytes one(char c) { return Bytes().set(static_cast<unsigned char>(c)); }
+Characters opposite_of(const Characters& set) { return {~set.ascii, !set.others}; }
+
+PatternNode literal(std::uint32_t character) {
+  return {.kind = Kind::character, .character = character};
+}
+PatternNode any_of(const Characters& set) { return {.kind = Kind::characters, .characters = set}; }
+PatternNode assertion(Pattern::Kind kind) { return {.kind = Kind::assertion, .assertion = kind}; }
 
 // \d, \w, \s and their opposites.
-bool class_of(char letter, Bytes& out) {
-  out.reset();
+bool class_of(char letter, Characters& out) {
+  out = {};
   switch (letter) {
     case 'd':
     case 'D':
@@ -33,16 +40,18 @@ bool class_of(char letter, Bytes& out) {
       add_range(out, '0', '9');
       add_range(out, 'a', 'z');
       add_range(out, 'A', 'Z');
-      out.set('_');
+      out.ascii.set('_');
+      out.others = true;
       break;
     case 's':
     case 'S':
-      for (const char c : std::string_view(" \t\n\r\f\v")) out.set(static_cast<unsigned char>(c));
+      add_range(out, '\t', '\r');
+      add_range(out, 0x1C, ' ');  // Python counts separators of files and records
       break;
     default:
       return false;
   }
-  if (letter < 'a') out.flip();
+  if (letter < 'a') out = opposite_of(out);
   return true;
 }
 
@@ -50,10 +59,10 @@ class Parser {
  public:
   explicit Parser(std::string_view expression) : all_(expression), rest_(expression) {}
 
-  PatternNode run() {
+  PatternTree run() {
     PatternNode node = alternatives(0);
     if (!rest_.empty()) refuse("')' without '('");
-    return node;
+    return {std::move(aheads_), std::move(node)};
   }
 
  private:
@@ -67,10 +76,10 @@ class Parser {
     rest_.remove_prefix(1);
     return true;
   }
-  char next() {
-    const char c = rest_.front();
-    rest_.remove_prefix(1);
-    return c;
+  std::uint32_t next() {
+    const PatternCharacter c = character_at(rest_, 0);
+    rest_.remove_prefix(c.bytes);
+    return c.value;
   }
 
   PatternNode alternatives(int depth) {
@@ -94,30 +103,37 @@ class Parser {
 
   PatternNode atom(int depth) {
     if (take('(')) return group(depth);
-    if (take('[')) return {.kind = Kind::bytes, .bytes = bracket()};
-    if (take('^')) return {.kind = Kind::assertion, .assertion = Pattern::Kind::begin};
-    if (take('$')) return {.kind = Kind::assertion, .assertion = Pattern::Kind::end};
-    if (take('.')) return {.kind = Kind::bytes, .bytes = ~(one('\n') | one('\r'))};
+    if (take('[')) return any_of(bracket());
+    if (take('^')) return assertion(Pattern::Kind::begin);
+    if (take('$')) return assertion(Pattern::Kind::end);
+    if (take('.')) return any_of({~std::bitset<128>().set('\n'), true});
     if (take('\\')) {
-      if (take('b')) return {.kind = Kind::assertion, .assertion = Pattern::Kind::boundary};
-      if (take('B')) return {.kind = Kind::assertion, .assertion = Pattern::Kind::no_boundary};
-      return {.kind = Kind::bytes, .bytes = escaped()};
+      if (take('b')) return assertion(Pattern::Kind::boundary);
+      if (take('B')) return assertion(Pattern::Kind::no_boundary);
+      Characters set;
+      if (rest_.empty() || !class_of(rest_.front(), set)) return literal(escaped());
+      rest_.remove_prefix(1);
+      return any_of(set);
     }
     if (rest_.front() == '{') refuse("'{' that repeats nothing; write \\{ for the character");
     if (std::string_view("*+?").find(rest_.front()) != std::string_view::npos)
       refuse("a repetition of nothing");
-    return {.kind = Kind::bytes, .bytes = one(next())};
+    return literal(next());
   }
 
   PatternNode group(int depth) {
-    if (rest_.starts_with('?') && !rest_.starts_with("?:"))
-      refuse(
-          "'(?': of these only '(?:' is supported, not look-ahead, look-behind, named groups or "
-          "flags");
-    if (take('?')) take(':');
+    PatternNode ahead = assertion(Pattern::Kind::ahead);
+    const bool is_ahead = rest_.starts_with("?=") || rest_.starts_with("?!");
+    if (rest_.starts_with("?!")) ahead.assertion = Pattern::Kind::not_ahead;
+    if (!is_ahead && rest_.starts_with('?') && !rest_.starts_with("?:"))
+      refuse("'(?': of these only '(?:', '(?=' and '(?!' are supported");
+    if (rest_.starts_with('?')) rest_.remove_prefix(2);
     PatternNode node = alternatives(depth + 1);
     if (!take(')')) refuse("'(' without ')'");
-    return node;
+    if (!is_ahead) return node;
+    ahead.ahead = static_cast<std::uint32_t>(aheads_.size());
+    aheads_.push_back(std::move(node));
+    return ahead;
   }
 
   PatternNode repeated(PatternNode atom) {
@@ -147,90 +163,84 @@ class Parser {
     if (rest_.empty() || !is_digit(rest_.front())) refuse("a number is missing");
     std::uint32_t value = 0;
     while (!rest_.empty() && is_digit(rest_.front())) {
-      value = value * 10 + static_cast<std::uint32_t>(next() - '0');
+      value = value * 10 + (next() - '0');
       if (value > kMostRepeats) refuse("more than 1000 repetitions");
     }
     return value;
   }
 
-  Bytes escaped() {
-    if (rest_.empty()) refuse("'\\' at the end");
-    Bytes bytes;
-    if (class_of(rest_.front(), bytes)) {
-      rest_.remove_prefix(1);
-      return bytes;
-    }
-    return one(escaped_byte());
-  }
-
-  char escaped_byte() {
+  // What is behind a backslash and no class.
+  std::uint32_t escaped() {
     constexpr std::string_view kLetters = "tnrfv", kMeant = "\t\n\r\f\v";
     if (rest_.empty()) refuse("'\\' at the end");
     if (const std::size_t at = kLetters.find(rest_.front()); at != std::string_view::npos) {
       rest_.remove_prefix(1);
-      return kMeant[at];
+      return static_cast<std::uint32_t>(kMeant[at]);
     }
-    if (rest_.front() == 'x') {
-      rest_.remove_prefix(1);
-      const int high = hex_digit();
-      return static_cast<char>(high * 16 + hex_digit());
+    if (take('x')) {
+      const std::uint32_t high = hex_digit();
+      return high * 16 + hex_digit();
     }
     if (is_digit(rest_.front())) refuse("'\\' before a digit: what a group found is not kept");
     if (is_letter(rest_.front())) refuse("'\\' before a letter that means nothing there");
     return next();
   }
-  int hex_digit() {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    if (rest_.empty()) refuse("\\x wants two hexadecimal digits");
-    const char c = rest_.front();
-    const std::size_t at =
-        kDigits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
-    if (at == std::string_view::npos) refuse("\\x wants two hexadecimal digits");
+  std::uint32_t hex_digit() {
+    const char c = rest_.empty() ? '\0' : rest_.front();
+    if (!is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F'))
+      refuse("\\x wants two hexadecimal digits");
     rest_.remove_prefix(1);
-    return static_cast<int>(at);
+    return static_cast<std::uint32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
   }
 
-  Bytes bracket() {
+  Characters bracket() {
     const bool opposite = take('^');
-    Bytes out;
+    Characters out;
     if (rest_.starts_with(']')) refuse("an empty '[]'; write \\] for the character");
     while (!rest_.starts_with(']')) {
       if (rest_.empty()) refuse("'[' without ']'");
       if (rest_.starts_with("[:") || rest_.starts_with("[.") || rest_.starts_with("[="))
         refuse("a class with a name; write \\d, \\w or \\s, or \\[");
-      Bytes bytes;
-      if (rest_.size() > 1 && rest_.front() == '\\' && class_of(rest_[1], bytes)) {
-        rest_.remove_prefix(2);
-        out |= bytes;
+      if (take_class(out)) {
+        if (is_range()) refuse("a range that begins with a class");
         continue;
       }
-      const char first = bracket_byte();
-      if (rest_.size() < 2 || rest_.front() != '-' || rest_[1] == ']') {
-        out |= one(first);
-        continue;
+      const std::uint32_t first = bracket_character();
+      std::uint32_t last = first;
+      if (is_range()) {
+        rest_.remove_prefix(1);
+        if (take_class(out)) refuse("a range that ends in a class");
+        last = bracket_character();
       }
-      rest_.remove_prefix(1);
-      if (rest_.size() > 1 && rest_.front() == '\\' && class_of(rest_[1], bytes))
-        refuse("a range that ends in a class");
-      const char last = bracket_byte();
-      if (static_cast<unsigned char>(last) < static_cast<unsigned char>(first))
-        refuse("a range that ends before it begins");
-      add_range(out, static_cast<unsigned char>(first), static_cast<unsigned char>(last));
+      if (last < first) refuse("a range that ends before it begins");
+      add_range(out, first, last);
     }
     rest_.remove_prefix(1);
-    return opposite ? ~out : out;
+    return opposite ? opposite_of(out) : out;
   }
-  char bracket_byte() {
-    if (!take('\\')) return next();
-    if (take('b')) return '\b';
-    return escaped_byte();
+  [[nodiscard]] bool is_range() const {
+    return rest_.size() > 1 && rest_.front() == '-' && rest_[1] != ']';
+  }
+  bool take_class(Characters& into) {
+    Characters set;
+    if (rest_.size() < 2 || rest_.front() != '\\' || !class_of(rest_[1], set)) return false;
+    rest_.remove_prefix(2);
+    into.ascii |= set.ascii;
+    into.others |= set.others;
+    return true;
+  }
+  std::uint32_t bracket_character() {
+    const std::uint32_t c = !take('\\') ? next() : take('b') ? '\b' : escaped();
+    if (c >= 0x80) refuse("a character beyond ASCII in '[]'; write (a|b)");
+    return c;
   }
 
   std::string_view all_, rest_;
+  std::vector<PatternNode> aheads_;
 };
 
 }  // namespace
 
-PatternNode parse_pattern(std::string_view expression) { return Parser(expression).run(); }
+PatternTree parse_pattern(std::string_view expression) { return Parser(expression).run(); }
 
 }  // namespace octavo

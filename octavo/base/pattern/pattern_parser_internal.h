@@ -10,16 +10,23 @@
 namespace octavo {
 
 struct PatternNode {
-  enum class Kind : std::uint8_t { nothing, bytes, assertion, sequence, either, repeat };
-  Kind kind = Kind::nothing;
-  Pattern::Bytes bytes{};                          // bytes
+  enum class Kind : std::uint8_t { character, characters, assertion, sequence, either, repeat };
+  Kind kind = Kind::sequence;
+  std::uint32_t character = 0;                     // character: its code point
+  Pattern::Characters characters{};                // characters
   Pattern::Kind assertion = Pattern::Kind::begin;  // assertion
+  std::uint32_t ahead = 0;                         // of a lookahead: which
   std::uint32_t least = 0, most = 0;               // repeat
   std::vector<PatternNode> parts{};                // sequence, either; one for repeat
 };
 inline constexpr std::uint32_t kPatternNoLimit = 0xFFFFFFFF;
 
+struct PatternTree {
+  std::vector<PatternNode> aheads{};  // insides of lookaheads; inner ones first
+  PatternNode whole{};
+};
+
 // Throws Error(invalid_argument).
-[[nodiscard]] PatternNode parse_pattern(std::string_view expression);
+[[nodiscard]] PatternTree parse_pattern(std::string_view expression);
 
 }  // namespace octavo

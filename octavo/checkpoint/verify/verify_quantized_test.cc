@@ -272,9 +272,9 @@ TEST(VerifyQuantized, ExpressionsThatAreNone) {
                                  "re:*x", "re:(+x)", "re:x|?", "re:x\\", "re:((x)", "re:[(]("})
     EXPECT_STREQ(severity(none), "error") << none;
   for (const char* const other :
-       {"re:x(?!y)", "re:(?=x)[(]", "re:(?P<n>x)", "re:(?<=[)])x", "re:(?!x)\\(", "re:(x)\\1"})
+       {"re:x(?<!y)", "re:(?<=x)[(]", "re:(?P<n>x)", "re:(?<=[)])x", "re:(?<!x)\\(", "re:(x)\\1"})
     EXPECT_STREQ(severity(other), "warning") << other;
-  for (const char* const good : {"re:x", "re:[(]x", "re:\\(x", "(", "re:[x*]"})
+  for (const char* const good : {"re:x", "re:[(]x", "re:\\(x", "(", "re:[x*]", "re:(?!.)"})
     EXPECT_STREQ(severity(good), "") << good;
 }
 

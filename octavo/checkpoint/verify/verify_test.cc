@@ -180,17 +180,27 @@ TEST(Verify, StacksOfExperts) {
 TEST(Verify, PatternsThatAreNone) {
   Model model = make_model(kCt, bf16_scaled("fp8-channel"));
   model.words().set("ignore",
-                    Json::array({"lm_head", "model.layers.0.mlp.router", "re:(?=x)", "re:[z-a]",
+                    Json::array({"lm_head", "model.layers.0.mlp.router", "re:(?<=x)", "re:[z-a]",
                                  "re:(a*)*b", std::string(100'000, '('), 7, Json()}));
   EXPECT_EQ(verdict(model),
             "ignore-list:sglang ignore-list:transformers ignore-list:trtllm ignore-list:vllm");
   for (const Finding& finding : findings_of(model))
     EXPECT_EQ(finding.severity, Severity::warning) << finding.message;
-  model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // lookahead
+  model.words().set("ignore", Json::array({"re:.*(?<!_proj)"}));  // lookbehind
   for (const Finding& finding : findings_of(model)) {
     EXPECT_EQ(finding.severity, Severity::warning);
     EXPECT_NE(finding.message.find("not checked"), std::string::npos) << finding.message;
   }
+}
+
+// As published checkpoints have it: everything but what the expression names.
+TEST(Verify, AnIgnoreListWithALookahead) {
+  Model model = make_model(kCt, bf16_scaled("fp8-channel"));
+  model.words().set("ignore", Json::array({"re:^(?!.*(?:q|k|v|o|gate|up|down)_proj$).*$"}));
+  EXPECT_EQ(verdict(model), "");
+  model.words().set("ignore", Json::array({"re:^(?!.*(?:_proj|router)$).*$"}));
+  EXPECT_NE(verdict(model), "");
+  for (const Finding& finding : findings_of(model)) EXPECT_EQ(finding.severity, Severity::error);
 }
 
 TEST(Verify, RulesHaveNamesOfTheirOwn) {
