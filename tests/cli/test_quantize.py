@@ -136,9 +136,9 @@ def test_every_recipe(octavo, recipe):
         ),
     ],
 )
-def test_options_make_the_scaling(octavo, options, wanted):
+def test_options_make_the_scaling(octavo, options, expected):
     octavo.save("x.npy", some_values())
-    assert measured(octavo, *options.split())["scaling"]["description"] == wanted
+    assert measured(octavo, *options.split())["scaling"]["description"] == expected
 
 
 def test_options_change_the_result(octavo):
