@@ -9,8 +9,8 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package quick demo test test-all test-slow peers test-peers bench cuda coverage format lint clean help \
-        bootstrap-build bootstrap-test bootstrap-ci bootstrap-bench bootstrap-dev
+.PHONY: all release package wheel wheel-check quick demo test test-all test-slow peers test-peers bench cuda coverage format lint \
+        clean help bootstrap-build bootstrap-test bootstrap-ci bootstrap-bench bootstrap-dev bootstrap-wheel
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
 
@@ -27,6 +27,8 @@ bootstrap-bench:
 	@tools/bootstrap bench
 bootstrap-dev:
 	@tools/bootstrap dev
+bootstrap-wheel:
+	@tools/bootstrap wheel
 
 # A newer compiler may warn where ours does not: warnings are errors only in test builds.
 WERROR ?= OFF
@@ -44,6 +46,12 @@ package: bootstrap-build
 	$(PYTHON) -m pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps \
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
+
+wheel: bootstrap-wheel  ## build the wheels that users install, into dist/
+	$(PYTHON) tools/wheel
+
+wheel-check: wheel  ## try them where there is nothing but Python (needs root, for chroots)
+	$(PYTHON) tools/wheel_check
 
 # Where the package has been built, it is updated and the demo includes Python. Otherwise the program
 # alone, in a build that takes half the time.

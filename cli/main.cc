@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/help_format.h"
 #include "cli/text/option_words.h"
 #include "cli/text/suggest.h"
 #include "octavo/base/error.h"
@@ -80,7 +81,7 @@ int parse_and_run(int argc, char** argv) {
   CLI::App program(kDescription, "octavo");
   program.footer(kExamples);
   program.require_subcommand(0, 1);
-  program.get_formatter()->column_width(32);
+  program.formatter(std::make_shared<HelpFormatter>());
   Globals globals;
   bool version_asked = false;
   program.add_flag("--version", version_asked, "Print the version");

@@ -126,7 +126,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
     if (!misses(report, gate)) continue;
     missed = true;
     const std::string why =
-        gate.holds(report.metrics)
+        gate.is_violated_by(report.metrics)
             ? fmt::format("{} is {:.6g}", gate.metric_name, gate.value(report.metrics))
             : "some results are NaN or Inf, which no metric counts";
     say(fmt::format("{} [quantize] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"),

@@ -51,6 +51,13 @@ if(OCTAVO_COVERAGE)
   target_link_options(octavo_flags INTERFACE --coverage)
 endif()
 
+# For wheels: the module and the program then run beside any libstdc++. libgcc stays shared: linked in
+# it would need glibc 2.35.
+add_library(octavo_runtime INTERFACE)
+if(OCTAVO_STATIC_LIBSTDCXX)
+  target_link_options(octavo_runtime INTERFACE -static-libstdc++)
+endif()
+
 find_package(Threads REQUIRED)
 target_link_libraries(octavo_flags INTERFACE Threads::Threads)
 

@@ -36,3 +36,10 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/octavoConfigVersion.cmak
 install(FILES
   "${PROJECT_BINARY_DIR}/octavoConfig.cmake" "${PROJECT_BINARY_DIR}/octavoConfigVersion.cmake"
   DESTINATION "${octavo_package_dir}" COMPONENT dev)
+
+# For builds without CMake: c++ -std=c++20 main.cc $(pkg-config --cflags --libs octavo)
+# Its paths start at its own place: a prefix may be moved, or given to `cmake --install` alone.
+file(RELATIVE_PATH octavo_to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/octavo.pc.in" "${PROJECT_BINARY_DIR}/octavo.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/octavo.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)

@@ -50,10 +50,9 @@ set(OCTAVO_TEST_ARCH_PROGRAMS
   "^(every_.*|agreement|attention|backend|base|convert|exact|exec|format|fp_env|gemm|ops|oracle|quant|report|round|scale|support|tensor|conformance)_test$")
 
 # Builds in which every instruction costs more: they take a part of the longest programs, each its own.
-set(OCTAVO_TEST_SHARED_PROGRAMS "^every_")
+set(OCTAVO_TEST_SHARED_PROGRAMS "^(every_.*|agreement_test|attention_test|gemm_test)$")
 set(OCTAVO_TEST_SHARD 0)
 if(CMAKE_CROSSCOMPILING)
-  set(OCTAVO_TEST_SHARED_PROGRAMS "^(every_.*|agreement_test|device_test)$")
   set(OCTAVO_TEST_SHARD 1)
 elseif(NOT OCTAVO_SANITIZE AND NOT OCTAVO_COVERAGE)
   set(OCTAVO_TEST_SHARED_PROGRAMS "")

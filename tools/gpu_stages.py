@@ -44,7 +44,8 @@ SANITIZED = {
     "cuda_mx_scale_sectors_test": "*Edges*",
 }
 # What compute-sanitizer does not see in tensor-core GEMM kernels. Initcheck does not see TMA stores
-# and takes results for uninitialised memory. Racecheck does not see that an mbarrier in shared
+# and takes results for uninitialised memory; flags of stream-K are
+# read before they are written on purpose, because no value but this launch's ticket counts. Racecheck does not see that an mbarrier in shared
 # memory hands over a pipeline stage; it reports a race where one thread writes a number, others
 # read it after they waited at one barrier, and the next is written after they arrived at another.
 FP8_PRODUCTS = (
@@ -54,7 +55,7 @@ FP8_PRODUCTS = (
     "cuda_gemm_streams_test",
 )
 BLIND = {
-    "initcheck": FP8_PRODUCTS,
+    "initcheck": (*FP8_PRODUCTS, "cuda_gemm_fp4_test"),
     "racecheck": (*FP8_PRODUCTS, "cuda_gemm_bf16_test", "cuda_gemm_fp4_test"),
 }
 

@@ -191,7 +191,8 @@ std::string note_of(const QuantizeReport& report) {
 }
 
 bool misses(const QuantizeReport& report, const Gate& gate) {
-  return report.metrics.result.nan + report.metrics.result.inf > 0 || gate.holds(report.metrics);
+  return report.metrics.result.nan + report.metrics.result.inf > 0 ||
+         gate.is_violated_by(report.metrics);
 }
 
 }  // namespace octavo::cli

@@ -1,5 +1,5 @@
 // The device interface: kernels, memory, copies and a stream. Everything here is asynchronous on
-// exec.stream unless it says otherwise. An error of the device is thrown as Error(unsupported),
+// exec.stream unless it says otherwise. An error of the device is thrown as Error(device),
 // with the failed call and its place; the caller's context stays usable where the device allows it.
 #pragma once
 

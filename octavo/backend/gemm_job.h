@@ -22,7 +22,8 @@ enum class Accumulator : std::uint8_t {
   f64,         // the exact product, nearly; reference and devices
   hopper_fp8,  // the accumulator of Hopper's FP8 tensor cores, bit for bit; Hopper and reference
   // The fastest accumulator of the operands' device that is no less exact than hopper_fp8 promoted
-  // every 128 products: that one on Hopper where operands are FP8 or MX of FP8, else f32.
+  // every 128 products: that one on Hopper where operands are FP8 or MX (of FP8, FP6 or FP4), by
+  // octavo's kernels or cuBLASLt, else f32.
   native,
 };
 

@@ -1,7 +1,7 @@
 // The kernel interface: `Kernels`, a table of function pointers between the operations (convert,
 // quant, ops) and the backends. All arguments are plain data that has been checked already: kernels
-// print nothing, allocate nothing that grows with the data and keep no state between calls; CPU
-// kernels throw nothing.
+// print nothing and keep no state between calls. CPU kernels throw nothing and take memory that
+// grows with the data from the workspace alone; a device's may take it from a pool (HACKING.md).
 //
 // On a device every pointer here, those to single numbers and counts included, is memory of that
 // device (a Producer itself is in host memory, what it points to is not), and a call returns when

@@ -6,7 +6,8 @@
 //   fp8_dpa           codes, by their quantizers     e4m3               values
 //   fp8_mha           the same                       e4m3               codes, by its quantizer
 //
-// Backward is attention_backward of ops/attention.h, in f32, at the operands that forward used.
+// Backward is attention_backward of ops/attention/attention.h, in f32, at the operands that forward
+// used.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,8 @@ namespace octavo {
 [[nodiscard]] OCTAVO_API ModuleQuantizersOptions attention_quantizers();
 
 struct AttentionPassCall {
-  View q{}, k{}, v{};  // values, of any strides
-  AttentionOptions options{};
+  View q{}, k{}, v{};          // values, of any strides
+  AttentionOptions options{};  // but threads, backend, log and stream, which are those of `run`
   AttentionRung fp8_rung = AttentionRung::fast;  // of FP8: or strict, whose P is two terms
   // False: inference or validation. Delayed scaling is not updated.
   bool training = true;

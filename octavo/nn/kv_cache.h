@@ -1,5 +1,5 @@
 // KV cache: the keys and values of growing sequences, as codes with scales: half the bytes of bf16.
-// Decode attention (few queries, many keys) is bound by reading them.
+// (How fast decode attention, few queries by many keys, reads them: docs/performance.md.)
 #pragma once
 
 #include <cstdint>

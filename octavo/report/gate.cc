@@ -77,7 +77,7 @@ Gate parse_gate(const std::string& typed) {
   return gate;
 }
 
-bool Gate::holds(const ErrorMetrics& metrics) const {
+bool Gate::is_violated_by(const ErrorMetrics& metrics) const {
   const double got = value(metrics);
   if (std::isnan(got)) return true;  // a metric that could not be computed misses the gate
   const bool equal = comparison.size() == 2 && got == limit;
@@ -93,7 +93,7 @@ std::vector<MissedGate> missed_gates(const CheckpointReport& report,
     std::size_t count = 0;
     for (const std::size_t i : order) {
       const TensorReport& tensor = report.tensors[i];
-      if (!gate.holds(tensor.metrics) && uncounted(tensor) == 0) continue;
+      if (!gate.is_violated_by(tensor.metrics) && uncounted(tensor) == 0) continue;
       if (first == nullptr) first = &tensor;
       ++count;
     }
@@ -102,7 +102,7 @@ std::vector<MissedGate> missed_gates(const CheckpointReport& report,
     const std::string name = text("'", shown(first->name, 120), "'");
     char value[32];
     std::snprintf(value, sizeof value, "%.6g", gate.value(first->metrics));
-    std::string what = gate.holds(first->metrics)
+    std::string what = gate.is_violated_by(first->metrics)
                            ? text(gate.metric_name, " of ", name, " is ", value)
                            : text(uncounted(*first), " values of ", name,
                                   " are NaN or Inf, which no metric counts");

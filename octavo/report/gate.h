@@ -19,8 +19,8 @@ struct OCTAVO_API Gate {
   double limit = 0;
 
   [[nodiscard]] double value(const ErrorMetrics& metrics) const { return metrics.*metric; }
-  // Do the metrics violate the gate (is the forbidden condition true)?
-  [[nodiscard]] bool holds(const ErrorMetrics& metrics) const;
+  // Is the forbidden condition true?
+  [[nodiscard]] bool is_violated_by(const ErrorMetrics& metrics) const;
 };
 
 // Throws Error(invalid_argument).

@@ -22,8 +22,9 @@ TensorReport tensor(const char* name, double cosine, std::int64_t counted = 4) {
 
 TEST(Gate, WhatIsTyped) {
   const Gate gate = parse_gate(" cosine <= 0.5 ");
-  EXPECT_TRUE(gate.holds(tensor("a", 0.5).metrics) && !gate.holds(tensor("a", 0.6).metrics));
-  EXPECT_TRUE(gate.holds(tensor("a", std::numeric_limits<double>::quiet_NaN()).metrics));
+  EXPECT_TRUE(gate.is_violated_by(tensor("a", 0.5).metrics) &&
+              !gate.is_violated_by(tensor("a", 0.6).metrics));
+  EXPECT_TRUE(gate.is_violated_by(tensor("a", std::numeric_limits<double>::quiet_NaN()).metrics));
   EXPECT_EQ(gate_metric_typed(" cosin <1"), "cosin");
   for (const char* const wrong :
        {"", "<", "cosine", "cosine<", "cosine<x", "cosine<1x", "cosine<inf", "cosin<1", "<1"}) {

@@ -24,7 +24,7 @@ def test_e4m3fn_limits():
     assert f.note.startswith("OFP8")
 
 
-# The table of research/formats.md, section 1: bits, bias, max, smallest normal, smallest value.
+# From the specifications: bits, bias, max, smallest normal, smallest value.
 @pytest.mark.parametrize(
     "name, bits, bias, largest, normal, smallest",
     [

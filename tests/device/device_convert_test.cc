@@ -140,11 +140,12 @@ TEST_F(ConvertOnDevice, WhatItDoesNotOfferIsAnError) {
 }
 
 TEST(WithoutDevice, SaysWhatIsMissing) {
+  for (const BackendInfo& backend : backends())
+    if (backend.name == "cuda" && backend.usable) GTEST_SKIP() << "there is a CUDA device here";
   View view = Tensor::values({4}, DType::f32).view();
   view.device = kFirst;
   try {
     (void)encode(view, e4m3fn);
-    // Built with CUDA and with a device: then the pointer is not device memory.
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("CUDA"), std::string_view::npos) << error.what();

@@ -215,7 +215,6 @@ TEST(Attention, AutoDoesPeakedRowsAgain) {
   const Tensor out = Tensor::values({1, 1, 2048, 64}, DType::f32);
   attention_into(q, k, v, out.view(), {.atol = 1e-2, .report = &report, .ranges = rows});
   const Tensor exact = attention(q, k, v, {.rung = AttentionRung::exact, .ranges = rows});
-  EXPECT_LT(static_cast<int>(report.choices[1].rung), static_cast<int>(AttentionRung::naive));
   EXPECT_GE(report.redone, 1);
   for (std::size_t i = 100 * 64; i < 101 * 64; ++i)
     EXPECT_NEAR(out.span<float>()[i], exact.span<float>()[i], 1e-2);

@@ -33,7 +33,7 @@ bool is_leftover(std::string_view name) {
 }
 
 // Identifies a finished file, against one that was changed, truncated or replaced since: its size
-// and time, and a hash of its header. Empty for anything else.
+// and time, and a hash of its header; else "no file" or "damaged".
 std::string finished_state(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";

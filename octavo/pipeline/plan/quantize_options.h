@@ -15,7 +15,7 @@ struct QuantizeCheckpointOptions {
   bool resume = false;                      // continue an earlier call's work
   bool measure = true;                      // compute error metrics for the report
   OnProgress on_progress{};
-  bool every_row_block = false;  // call on_progress after every row block: for tests
+  bool every_row_block = false;  // call on_progress after every row block, not a few times a second
 };
 
 }  // namespace octavo

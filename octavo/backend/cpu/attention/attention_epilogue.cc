@@ -32,7 +32,7 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   const Matrix out = job_.out.at(batch, head).values;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
-  alignas(64) float values[kMostHeadSize];
+  alignas(64) float values[kMostHeadSize] = {};
   for (std::int64_t e = 0; e < out.cols; ++e)
     values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
   if (sums.channels != nullptr)

@@ -1,8 +1,8 @@
 // The GEMM driver: the loops over blocks (mc, nc, kc) around the microkernel. Large M: a block of B
-// is packed once and stays in L2 while panels of A, packed into L1 one at a time, are multiplied
-// with all of it. Small M and GEMV: rows are multiplied along K where they are in memory; or, where
-// the columns of B are contiguous, columns times elements of A are accumulated. Sums along K have
-// the same order whatever the blocking and the number of threads.
+// (2 MiB, from L2 and L3) is packed once for each block of rows, and panels of A, packed into L1
+// one at a time, are multiplied with all of it. Small M and GEMV: rows are multiplied along K where
+// they are in memory; or, where the columns of B are contiguous, columns times elements of A are
+// accumulated. Sums along K have the same order whatever the blocking and the number of threads.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <vector>
 
 #include "octavo/backend/align_job.h"
 #include "octavo/backend/cpu/isa.h"
@@ -25,8 +24,10 @@ struct Lowered {
   std::array<std::uint8_t, 256> code{}, changed{};
 };
 
-std::vector<Lowered> lowered_codes(const Format& format) {
-  std::vector<Lowered> made(kMostSteps + 1);
+using LoweredBy = std::array<Lowered, kMostSteps + 1>;  // by steps
+
+LoweredBy lowered_codes(const Format& format) {
+  LoweredBy made;
   for (int steps = 0; steps <= kMostSteps; ++steps) {
     Lowered& table = made[static_cast<std::size_t>(steps)];
     for (std::uint32_t code = 0; code < 256; ++code) {
@@ -40,8 +41,8 @@ std::vector<Lowered> lowered_codes(const Format& format) {
   return made;
 }
 
-const std::vector<Lowered>& tables_of(const Format& format) {
-  static const std::vector<Lowered> kE4m3 = lowered_codes(e4m3fn), kE5m2 = lowered_codes(e5m2);
+const LoweredBy& tables_of(const Format& format) {
+  static const LoweredBy kE4m3 = lowered_codes(e4m3fn), kE5m2 = lowered_codes(e5m2);
   return format == e5m2 ? kE5m2 : kE4m3;
 }
 
@@ -50,7 +51,7 @@ std::uint8_t exponent_at(const Matrix& scales, std::int64_t row, std::int64_t bl
 }
 
 // Aligns the blocks that share one scale; returns the number of changed codes.
-std::int64_t align_run(const MxAlignJob& job, const std::vector<Lowered>& tables, std::int64_t row,
+std::int64_t align_run(const MxAlignJob& job, const LoweredBy& tables, std::int64_t row,
                        std::int64_t first, std::int64_t end, std::byte* scale_to) {
   const Matrix& scales = job.from.scales;
   std::uint8_t top = 0;
@@ -84,7 +85,7 @@ void align_exponents_matrix(const Exec& exec, const MxAlignJob& job) {
   const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols;
   if (rows == 0 || cols == 0) return;
   const std::int64_t run = tile_extent(job.to.tile.cols, cols);
-  const std::vector<Lowered>& tables = tables_of(job.from.codes.format);
+  const LoweredBy& tables = tables_of(job.from.codes.format);
   std::atomic<std::int64_t> changed{0};
   parallel_units(rows, useful_threads(exec, rows * cols), [&](std::int64_t row) {
     std::int64_t here = 0;

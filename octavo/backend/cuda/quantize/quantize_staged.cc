@@ -1,8 +1,8 @@
 // Quantizations that stage their values in another form first, a row block at a time: codes with
 // scales are dequantized to f32 (requantize), values of a columnwise copy are transposed. The
-// staged form is in scratch that fits into L2, and is quantized from there by the best kernel for
-// it; it never exists as a whole. Row blocks are whole tiles, so only the order of the work
-// changes.
+// staged form is in scratch of 32 MiB (64 where a tile needs it; L2 has 50), and is quantized from
+// there by the best kernel for it; it never exists as a whole. Row blocks are whole tiles, so only
+// the order of the work changes.
 #include <algorithm>
 #include <numeric>
 

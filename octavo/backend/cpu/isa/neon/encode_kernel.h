@@ -5,7 +5,8 @@
 // rounds, in whatever direction FPCR says, for normal and subnormal results alike. Then
 //   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M),
 // and because a field has at most eight bits and m ends in zeros, only the last byte of the sum and
-// the exponent of t are needed. Overflow is a clamp of |x| to a grid point beforehand (isa.h).
+// the exponent of t are needed. Overflow is a clamp of |x| to a grid point beforehand
+// (round/encode_edges.h).
 // Rounding modes:
 //   nearest_even, toward_zero        the adder's own
 //   up, down                         the adder's own, with the sign put back on |x| and m

@@ -1,0 +1,34 @@
+"""The manual page says what the program says, and a help line fits a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = "formats cast quantize verify convert dequantize compare inspect attention-report doctor"
+
+
+def test_the_manual_page_is_that_of_this_program(octavo):
+    made = [sys.executable, ROOT / "tools" / "manual.py", octavo.path, "--check"]
+    done = subprocess.run(made, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS.split()])
+def test_help_fits_a_hundred_columns(octavo, command):
+    for line in octavo(*command.split(), "--help").out.splitlines():
+        assert len(line) <= 100, line
+
+
+def test_groff_finds_nothing_wrong():
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed; it is optional")
+    page = ROOT / "docs" / "man" / "octavo.1"
+    groff = ["groff", "-man", "-ww", "-z", "-Tutf8", page]
+    done = subprocess.run(groff, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
