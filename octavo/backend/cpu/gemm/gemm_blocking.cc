@@ -41,7 +41,8 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
       c.applied_scales = AppliedScales::none;
     }
   }
-  if (!c.scaled && !may_scale_sums(job, c.run, c.applied_scales)) {
+  const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
+  if (!c.scaled && (!whole_steps || !may_scale_sums(job, c.run, c.applied_scales))) {
     if (c.method->wide != nullptr) c.method = c.method->wide;
     c.dot_codes = nullptr;
     c.scaled = true;

@@ -33,19 +33,21 @@ void packed_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRo
   float* const b_scales = scratch.b_scales;
   std::byte *const a_panel = scratch.a_packed, *const b_panels = scratch.b_packed;
   std::memset(sums, 0, static_cast<std::size_t>(padded_rows * padded_cols) * sizeof(float));
+  if (method.enter != nullptr) method.enter();
   for (std::int64_t k = 0; k < depth; k += c.kc) {
     const std::int64_t n = std::min(c.kc, depth - k);
-    const std::int64_t run =
-        c.scaled ? round_up(n, tile.step) : std::min(c.run, round_up(n, tile.step));
+    const std::int64_t padded_depth = round_up(n, tile.step_of_a());
+    const std::int64_t run = c.scaled ? padded_depth : std::min(c.run, padded_depth);
     const std::int64_t runs = blocks(n, run), wanted = run * runs;
     for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
-      pack_panel(method, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
+      pack_panel(method, PanelOf::b, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
                  b_panels + col * wanted * packed_size);
       if (!c.scaled)
         pack_scales(b, block.col + col, tile.cols, k, run, runs, b_scales + col * runs);
     }
     for (std::int64_t row = 0; row < padded_rows; row += tile.rows) {
-      pack_panel(method, a, block.row + row, tile.rows, k, n, wanted, scratch.stage, a_panel);
+      pack_panel(method, PanelOf::a, a, block.row + row, tile.rows, k, n, wanted, scratch.stage,
+                 a_panel);
       if (!c.scaled) pack_scales(a, block.row + row, tile.rows, k, run, runs, a_scales);
       for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
         tile.run({.a = a_panel,
@@ -58,6 +60,7 @@ void packed_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRo
                   .pitch = padded_cols});
     }
   }
+  if (method.leave != nullptr) method.leave();
   for (std::int64_t row = 0; row < block.rows; ++row)
     epilogue(block.row + row, block.col, block.cols, sums + row * padded_cols);
 }
