@@ -35,6 +35,9 @@ struct MicrokernelJob {
       *b_scale;        // [runs][rows], [runs][cols]; both null: applied already
   float* sums;         // rows x cols, accumulated into
   std::int64_t pitch;  // from one row of sums to the next
+  // Where it is not 0: A is not packed, its rows are this many bytes apart. Only microkernels with
+  // an a_step of their own take that.
+  std::int64_t a_pitch = 0;
 };
 inline constexpr int kMostPanelRows = 32;
 struct Microkernel {

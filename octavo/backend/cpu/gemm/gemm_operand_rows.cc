@@ -138,6 +138,16 @@ bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, st
   return true;
 }
 
+bool GemmOperandRows::is_packed_type() const {
+  return method_.packed_type == PackedType::bf16 && !operand_.is_quantized() &&
+         operand_.values.dtype == DType::bf16 && is_contiguous(operand_.values);
+}
+
+bool GemmOperandRows::scales_change() const {
+  return operand_.is_quantized() && applied_scales_ == AppliedScales::none &&
+         tile_cols_ < operand_.cols();
+}
+
 float GemmOperandRows::level() const {
   const float* level = operand_.quantized.tensor_scale;
   return level != nullptr ? *level : 1.0F;

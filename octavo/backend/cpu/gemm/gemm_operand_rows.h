@@ -34,6 +34,11 @@ class GemmOperandRows {
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 
+  // Are rows in memory as microkernels read them: values of the panels' type, one after another?
+  [[nodiscard]] bool is_packed_type() const;
+  // Is there more than one factor along K that is left to the sums?
+  [[nodiscard]] bool scales_change() const;
+
   // Column-major: values for f32 panels whose neighbour in the next row is next in memory?
   [[nodiscard]] bool in_columns() const { return in_columns_; }
   // If so: element k of n rows, at most kMaxKc.

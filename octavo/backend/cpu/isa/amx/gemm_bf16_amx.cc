@@ -38,25 +38,29 @@ void enter() { _tile_loadconfig(&kConfig); }
 void leave() { _tile_release(); }
 
 // `depth` products, a multiple of 32, added to the tiles 0 to 3.
-[[gnu::always_inline]] inline void multiply(const std::byte* a, const std::byte* b,
+[[gnu::always_inline]] inline void multiply(const std::byte* a, std::int64_t a_pitch,
+                                            std::int64_t a_step, const std::byte* b,
                                             std::int64_t depth) {
   constexpr int kBPitch = kSide * kBStep * 2;
   for (std::int64_t k = 0; k < depth; k += kAStep) {
-    _tile_loadd(4, a, kLine);
+    _tile_loadd(4, a, a_pitch);
     _tile_loadd(6, b, kBPitch);
     _tile_loadd(7, b + kLine, kBPitch);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kTileBytes, kLine);
+    _tile_loadd(5, a + kHalf * a_pitch, a_pitch);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-    a += 2 * kTileBytes;
+    a += a_step;
     b += 2 * kTileBytes;
   }
 }
 
 void tile(const MicrokernelJob& job) {
   const std::byte *a = job.a, *b = job.b;
+  const bool packed = job.a_pitch == 0;
+  const std::int64_t a_pitch = packed ? kLine : job.a_pitch,
+                     a_step = packed ? 2 * kTileBytes : kLine;
   if (job.a_scale == nullptr) {
     const std::int64_t pitch = job.pitch * static_cast<std::int64_t>(sizeof(float));
     float *const top = job.sums, *const bottom = job.sums + kHalf * job.pitch;
@@ -64,7 +68,7 @@ void tile(const MicrokernelJob& job) {
     _tile_loadd(1, top + kHalf, pitch);
     _tile_loadd(2, bottom, pitch);
     _tile_loadd(3, bottom + kHalf, pitch);
-    multiply(a, b, job.run * job.runs);
+    multiply(a, a_pitch, a_step, b, job.run * job.runs);
     _tile_stored(0, top, pitch);
     _tile_stored(1, top + kHalf, pitch);
     _tile_stored(2, bottom, pitch);
@@ -73,13 +77,13 @@ void tile(const MicrokernelJob& job) {
   }
   alignas(64) float part[kSide][kSide];
   constexpr int kPitch = kSide * static_cast<int>(sizeof(float));
-  const std::int64_t bytes = job.run * kSide * 2;
-  for (std::int64_t r = 0; r < job.runs; ++r, a += bytes, b += bytes) {
+  const std::int64_t b_bytes = job.run * kSide * 2, a_bytes = job.run / kAStep * a_step;
+  for (std::int64_t r = 0; r < job.runs; ++r, a += a_bytes, b += b_bytes) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    multiply(a, b, job.run);
+    multiply(a, a_pitch, a_step, b, job.run);
     _tile_stored(0, part[0], kPitch);
     _tile_stored(1, part[0] + kHalf, kPitch);
     _tile_stored(2, part[kHalf], kPitch);
