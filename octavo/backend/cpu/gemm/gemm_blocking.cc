@@ -14,6 +14,17 @@ constexpr std::int64_t kMaxMc = 512, kMaxNc = 1032;
 // Packed panels of B that stay in L2 (whole_k): half of what the CPUs with matrix tiles have.
 constexpr std::int64_t kWholeKBytes = 1 << 20;
 
+GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
+  GemmBlocking c;
+  c.method = &method;
+  // Matrix tiles pay from a few rows on.
+  c.small_m = job.out.rows <= (method.tile.a_step != 0 ? kDotRows : kSmallM);
+  c.whole_k = !c.small_m && method.tile.a_step != 0;
+  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
+  c.run = common_run(job);
+  return c;
+}
+
 // Where scales are applied: to elements while packing, which costs less than to sums, unless a row
 // is used only once.
 void choose_scales(GemmBlocking& c, const GemmJob& job) {
@@ -46,23 +57,12 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
   const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
   const std::int64_t summed = c.whole_k ? std::max(c.run, job.a.cols()) : c.run;
   if (!c.scaled && (!whole_steps || !may_scale_sums(job, summed, c.applied_scales))) {
-    if (c.method->wide != nullptr) c.method = c.method->wide;
+    if (c.method->wide != nullptr) c = initial_blocking(*c.method->wide, job);
     c.dot_codes = nullptr;
     c.scaled = true;
     c.applied_scales = AppliedScales::all;
   }
   if (c.scaled) c.run = c.kc;
-  c.whole_k = !c.small_m && c.method->tile.a_step != 0;
-}
-
-GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
-  GemmBlocking c;
-  c.method = &method;
-  c.small_m = job.out.rows <= kSmallM;
-  c.whole_k = !c.small_m && method.tile.a_step != 0;
-  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
-  c.run = common_run(job);
-  return c;
 }
 
 void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {

@@ -66,6 +66,7 @@ class GemmOperandRows {
   AppliedScales applied_scales_;
   Decoder decoder_{};
   DecodeSpan decode_ = nullptr;
+  DecodeScaled decode_scaled_ = nullptr;  // where tile scales are applied to bf16 panels
   PackCodes pack_codes_ = nullptr;
   bool in_columns_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;

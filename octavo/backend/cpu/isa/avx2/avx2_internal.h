@@ -9,6 +9,7 @@ namespace octavo::cpu {
 EncodeSpan avx2_encode(const Encoder& encoder);
 ScaledSpan avx2_encode_scaled(const Encoder& encoder);
 DecodeSpan avx2_decode(const Decoder& decoder);
+DecodeScaled avx2_decode_scaled(const Decoder& decoder);
 MxKernels avx2_mx(const MxBlocks& blocks);
 Fp4Rows avx2_fp4(DType source);
 std::int64_t avx2_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);

@@ -19,6 +19,10 @@ DecodeSpan avx2_decode(const Decoder& decoder) {
   return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
 }
 
+DecodeScaled avx2_decode_scaled(const Decoder& decoder) {
+  return lanes_decode(decoder.format) ? decode_scaled_span<Avx2Lanes> : nullptr;
+}
+
 namespace {
 
 Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
@@ -38,6 +42,7 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .mx = avx2_mx,
                    .amax16 = avx2_amax16,
                    .fp4 = avx2_fp4,
+                   .decode_scaled = avx2_decode_scaled,
                    .row_error = row_error};
 
 const Kernels kAvx2Kernels =

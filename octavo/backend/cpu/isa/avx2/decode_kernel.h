@@ -79,6 +79,36 @@ void decode_span(const Decoder& decoder, const void* codes, void* values, std::i
   }
 }
 
+// The last step, to bf16, drops bits that are zero: products are exact in it.
+template <typename L>
+void decode_scaled_span(const Decoder& decoder, const void* codes, std::uint16_t* values,
+                        std::int64_t n, const float* scales, std::int64_t width) {
+  const FpEnvGuard guard;
+  const DecodeConstants<L> k(decoder.format);
+  const auto code_mask = L::splat(decoder.format.code_mask());
+  const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
+  auto* __restrict to = values;
+  const auto one = [&](const std::uint8_t* in, float scale, std::uint16_t* out)
+      __attribute__((always_inline)) {
+    const auto value = decode_lanes<L>(k, L::band(L::load_codes(in), code_mask));
+    const auto scaled = L::fmul(value, L::splat(std::bit_cast<std::uint32_t>(scale)));
+    L::template store<DType::bf16>(scaled, reinterpret_cast<std::byte*>(out));
+  };
+  std::int64_t done = 0;
+  for (std::int64_t tile = 0; done + L::kLanes <= n; ++tile) {
+    const std::int64_t end = done + width < n ? done + width : n;
+    for (; done + L::kLanes <= end; done += L::kLanes) one(from + done, scales[tile], to + done);
+    if (done < end) break;
+  }
+  if (done < n) {
+    alignas(64) std::uint8_t staged[L::kLanes] = {};
+    alignas(64) std::uint16_t out[L::kLanes];
+    std::memcpy(staged, from + done, static_cast<std::size_t>(n - done));
+    one(staged, scales[done / width], out);
+    std::memcpy(to + done, out, static_cast<std::size_t>(n - done) * sizeof(std::uint16_t));
+  }
+}
+
 // e8m0fnu: the code is f32's exponent. 2^-127 is subnormal and 255 is NaN: both have the first bit
 // of the mantissa set.
 template <typename L>
@@ -92,15 +122,19 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
   }
 }
 
-// Null where f32 lanes cannot decode the format, or the target does not hold its values.
+// Can f32 lanes decode the format?
+inline bool lanes_decode(const Format& format) {
+  const int top = static_cast<int>(format.max_field() >> format.mantissa_bits) - format.bias;
+  return format.bits() <= 8 && format.is_signed && !format.twos_complement && format.has_zero &&
+         format.min_exponent() >= -126 && top <= 127;
+}
+
+// Null where they cannot, or the target does not hold the format's values.
 template <typename L>
 DecodeSpan choose_decode(const Decoder& decoder) {
   const Format& format = decoder.format;
   if (format == e8m0fnu && decoder.target == DType::f32) return decode_e8m0<L>;
-  const int top = static_cast<int>(format.max_field() >> format.mantissa_bits) - format.bias;
-  if (format.bits() > 8 || !format.is_signed || format.twos_complement || !format.has_zero ||
-      format.min_exponent() < -126 || top > 127)
-    return nullptr;
+  if (!lanes_decode(format)) return nullptr;
   switch (decoder.target) {
     case DType::f32:
       return decode_span<L, DType::f32>;

@@ -9,6 +9,7 @@ namespace octavo::cpu {
 EncodeSpan avx512_encode(const Encoder& encoder);
 ScaledSpan avx512_encode_scaled(const Encoder& encoder);
 DecodeSpan avx512_decode(const Decoder& decoder);
+DecodeScaled avx512_decode_scaled(const Decoder& decoder);
 MxKernels avx512_mx(const MxBlocks& blocks);
 Fp4Rows avx512_fp4(DType source);
 std::int64_t avx512_amax16(DType dtype, const void* values, std::int64_t tiles,

@@ -21,6 +21,10 @@ DecodeSpan avx512_decode(const Decoder& decoder) {
   return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
 }
 
+DecodeScaled avx512_decode_scaled(const Decoder& decoder) {
+  return lanes_decode(decoder.format) ? decode_scaled_span<Avx512Lanes> : nullptr;
+}
+
 namespace {
 
 Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
@@ -40,6 +44,7 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .mx = avx512_mx,
                      .amax16 = avx512_amax16,
                      .fp4 = avx512_fp4,
+                     .decode_scaled = avx512_decode_scaled,
                      .row_error = row_error};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(

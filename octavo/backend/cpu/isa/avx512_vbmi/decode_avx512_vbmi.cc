@@ -156,6 +156,7 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .mx = avx512_mx,
                          .amax16 = avx512_amax16,
                          .fp4 = avx512_fp4,
+                         .decode_scaled = avx512_decode_scaled,
                          .row_error = row_error};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(
