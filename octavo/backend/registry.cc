@@ -19,6 +19,11 @@
 #include "octavo/backend/cpu/isa/neon_dot/neon_dot.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16.h"
 #include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm.h"
+#elif defined(__x86_64__)
+#include "octavo/backend/cpu/isa/amx/amx.h"
+#include "octavo/backend/cpu/isa/avx2/avx2.h"
+#include "octavo/backend/cpu/isa/avx512/avx512.h"
+#include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
 #endif
 
 namespace octavo {
@@ -46,7 +51,26 @@ std::vector<BackendInfo> backends() {
                : "the CPU does not report asimdhp (half-precision vector arithmetic)");
   add("cpu/neon", &cpu::kNeonKernels, cpu.neon,
       cpu.neon ? "the CPU reports asimd" : "the CPU does not report asimd");
+  add("cpu/amx", nullptr, false, "built for a CPU that is not x86_64");
+  add("cpu/avx512_vbmi", nullptr, false, "built for a CPU that is not x86_64");
+  add("cpu/avx512", nullptr, false, "built for a CPU that is not x86_64");
+  add("cpu/avx2", nullptr, false, "built for a CPU that is not x86_64");
 #else
+  const CpuFeatures& cpu = cpu_features();
+  const bool vbmi = cpu.avx512 && cpu.avx2 && cpu.avx512_vbmi;
+  add("cpu/amx", &cpu::kAmxKernels, vbmi && cpu.amx && amx_permitted(),
+      !cpu.amx          ? "the CPU or the system does not offer AMX (tiles, bf16)"
+      : amx_permitted() ? "the CPU reports AMX (tiles, bf16), and the kernel permits it"
+                        : "the CPU reports AMX, but the kernel does not permit it (arch_prctl)");
+  add("cpu/avx512_vbmi", &cpu::kAvx512VbmiKernels, vbmi,
+      cpu.avx512_vbmi ? "the CPU reports AVX-512 with VBMI"
+                      : "the CPU or the system does not offer AVX-512 VBMI");
+  add("cpu/avx512", &cpu::kAvx512Kernels, cpu.avx512 && cpu.avx2,
+      cpu.avx512 ? "the CPU reports AVX-512 (F, BW, DQ, VL)"
+                 : "the CPU or the system does not offer AVX-512 (F, BW, DQ, VL)");
+  add("cpu/avx2", &cpu::kAvx2Kernels, cpu.avx2,
+      cpu.avx2 ? "the CPU reports AVX2, F16C and FMA"
+               : "the CPU or the system does not offer AVX2, F16C and FMA");
   add("cpu/neon_i8mm", nullptr, false, "built for a CPU that is not aarch64");
   add("cpu/neon_bf16", nullptr, false, "built for a CPU that is not aarch64");
   add("cpu/neon_dot", nullptr, false, "built for a CPU that is not aarch64");

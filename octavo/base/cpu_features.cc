@@ -14,6 +14,7 @@
 #include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 #endif
 
 namespace octavo {
@@ -51,9 +52,11 @@ bool probe_amx() {
 CpuFeatures probe() {
   __builtin_cpu_init();
   CpuFeatures found;
-  found.avx2 = __builtin_cpu_supports("avx2");
+  found.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
   found.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  found.avx512_vbmi = found.avx512 && __builtin_cpu_supports("avx512vbmi");
   found.amx = probe_amx();
   return found;
 }
@@ -81,12 +84,26 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
+bool amx_permitted() {
+#if defined(__x86_64__)
+  // Linux gives the large state of tiles only to processes that ask for it.
+  static const bool kPermitted = [] {
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+    return cpu_features().amx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return kPermitted;
+#else
+  return false;
+#endif
+}
+
 std::vector<std::string> cpu_feature_names() {
   const CpuFeatures& f = cpu_features();
   const std::pair<bool, const char*> known[] = {
       {f.neon, "neon"}, {f.fp16, "fp16"},     {f.dotprod, "dotprod"},
       {f.bf16, "bf16"}, {f.i8mm, "i8mm"},     {f.sve, "sve"},
-      {f.avx2, "avx2"}, {f.avx512, "avx512"}, {f.amx, "amx"}};
+      {f.avx2, "avx2"}, {f.avx512, "avx512"}, {f.avx512_vbmi, "avx512_vbmi"},
+      {f.amx, "amx"}};
   std::vector<std::string> names;
   for (const auto& [present, name] : known) {
     if (present) names.emplace_back(name);

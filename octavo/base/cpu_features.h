@@ -14,12 +14,15 @@ struct CpuFeatures {
   bool bf16 = false;     // BFMMLA, BFDOT
   bool i8mm = false;     // SMMLA
   bool sve = false;
-  bool avx2 = false;
+  bool avx2 = false;    // with FMA and F16C
   bool avx512 = false;  // F + BW + VL + DQ
-  bool amx = false;     // tile + bf16
+  bool avx512_vbmi = false;
+  bool amx = false;  // tile + bf16
 };
 
 const CpuFeatures& cpu_features();
+// Asks the kernel, once, for permission to use AMX's tiles in this process.
+bool amx_permitted();
 std::vector<std::string> cpu_feature_names();  // those present, for people
 std::string cpu_name();                        // for people only, e.g. "aarch64, 2 cores"
 

@@ -48,6 +48,11 @@ using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std
 using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
                             const float* factors, const std::uint8_t* poisoned, std::int64_t width);
 
+// Decodes one-byte codes to bf16, each times the scale of its tile, scales[i / width] for element
+// i; products are exact in bf16. width is a multiple of 16.
+using DecodeScaled = void (*)(const Decoder&, const void* codes, std::uint16_t* values,
+                              std::int64_t n, const float* scales, std::int64_t width);
+
 // The parameters of the MX kernels: blocks of 32 values with e8m0 scales, quantized in one pass.
 struct MxBlocks {
   Format format{};
@@ -101,6 +106,7 @@ struct Isa {
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
+  DecodeScaled (*decode_scaled)(const Decoder&) = nullptr;  // null, or returning null: none
   // Kernels::row_error, and whether it reads codes: those of e4m3fn and e5m2.
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;

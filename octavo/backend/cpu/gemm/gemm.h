@@ -35,12 +35,18 @@ struct MicrokernelJob {
       *b_scale;        // [runs][rows], [runs][cols]; both null: applied already
   float* sums;         // rows x cols, accumulated into
   std::int64_t pitch;  // from one row of sums to the next
+  // Where it is not 0: A is not packed, its rows are this many bytes apart. Only microkernels with
+  // an a_step of their own take that.
+  std::int64_t a_pitch = 0;
 };
 inline constexpr int kMostPanelRows = 32;
 struct Microkernel {
   int rows, cols, step;  // MR, NR, and K elements interleaved per row (the K step); at most
                          // kMostPanelRows rows or columns
   void (*run)(const MicrokernelJob&);
+  int a_step = 0;  // the K step of panels of A, a multiple of `step`, where it is another; or 0
+
+  [[nodiscard]] constexpr int step_of_a() const { return a_step != 0 ? a_step : step; }
 };
 
 inline constexpr int kDotRows = 4, kDotCols = 4;
@@ -98,6 +104,13 @@ struct GemmMethod {
   // null: the driver's loop.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
+  // The same for panels of A, where their step is another.
+  void (*interleave_a)(const std::byte* const* rows, int count, std::int64_t words,
+                       std::byte* panel) = nullptr;
+  // Called by each thread before and after it runs the microkernel: for state of a thread that
+  // other code may change, such as the shapes of AMX tiles.
+  void (*enter)() = nullptr;
+  void (*leave)() = nullptr;
   // Decode and pack in one kernel for codes of a format; null, or returning null, where there is
   // none. f32 panels with scales applied, or f16 panels without.
   PackCodes (*pack_codes)(const Format&) = nullptr;

@@ -11,6 +11,19 @@ namespace {
 // Largest mc and nc. The sums of a block take 2 MiB and so does its packed B, of which one panel at
 // a time is prefetched; nc is large because A is packed again for each column block.
 constexpr std::int64_t kMaxMc = 512, kMaxNc = 1032;
+// Packed panels of B that stay in L2 (whole_k): half of what the CPUs with matrix tiles have.
+constexpr std::int64_t kWholeKBytes = 1 << 20;
+
+GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
+  GemmBlocking c;
+  c.method = &method;
+  // Matrix tiles pay from a few rows on.
+  c.small_m = job.out.rows <= (method.tile.a_step != 0 ? kDotRows : kSmallM);
+  c.whole_k = !c.small_m && method.tile.a_step != 0;
+  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
+  c.run = common_run(job);
+  return c;
+}
 
 // Where scales are applied: to elements while packing, which costs less than to sums, unless a row
 // is used only once.
@@ -41,22 +54,15 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
       c.applied_scales = AppliedScales::none;
     }
   }
-  if (!c.scaled && !may_scale_sums(job, c.run, c.applied_scales)) {
-    if (c.method->wide != nullptr) c.method = c.method->wide;
+  const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
+  const std::int64_t summed = c.whole_k ? std::max(c.run, job.a.cols()) : c.run;
+  if (!c.scaled && (!whole_steps || !may_scale_sums(job, summed, c.applied_scales))) {
+    if (c.method->wide != nullptr) c = initial_blocking(*c.method->wide, job);
     c.dot_codes = nullptr;
     c.scaled = true;
     c.applied_scales = AppliedScales::all;
   }
   if (c.scaled) c.run = c.kc;
-}
-
-GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
-  GemmBlocking c;
-  c.method = &method;
-  c.small_m = job.out.rows <= kSmallM;
-  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
-  c.run = common_run(job);
-  return c;
 }
 
 void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
@@ -65,6 +71,16 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   if (c.small_m) {
     c.mc = rows;
     c.nc = kSmallMNc;
+  } else if (c.whole_k) {
+    c.kc = round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc);  // every run divides it
+    const std::int64_t threads = std::max(1, exec.threads);
+    const std::int64_t fits = std::max<std::int64_t>(
+        tile.cols,
+        kWholeKBytes / (c.kc * packed_bytes(c.method->packed_type)) / tile.cols * tile.cols);
+    c.nc = std::min(fits, round_up(blocks(cols, threads), tile.cols));
+    // Rows are divided only where there are fewer column blocks than threads.
+    const std::int64_t parts = blocks(threads, blocks(cols, c.nc));
+    c.mc = round_up(blocks(rows, parts), tile.rows);
   } else {
     // Blocks of equal size, so that threads finish together.
     const std::int64_t threads = std::max(1, exec.threads);
@@ -110,12 +126,14 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
     scratch.bytes += round_up(count * size, kAlign);
   };
   const Microkernel& tile = c.method->tile;
-  const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = c.kc / c.run;
+  const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
-  take(scratch.sums, c.mc * round_up(c.nc, kDotCols), sizeof(float));
+  const std::int64_t sum_rows = c.whole_k ? tile.rows : c.mc;
+  take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   take(scratch.a_packed, a_rows * c.kc, packed_size);
   take(scratch.b_packed, b_rows * c.kc, packed_size);
-  if (!c.small_m) take(scratch.stage, std::max(tile.rows, tile.cols) * c.kc, packed_size);
+  const std::int64_t staged = std::min(c.kc, c.whole_k ? kMaxKc : c.kc);
+  if (!c.small_m) take(scratch.stage, std::max(tile.rows, tile.cols) * staged, packed_size);
   take(scratch.a_scales, a_rows * runs, sizeof(float));
   take(scratch.b_scales, b_rows * runs, sizeof(float));
   return scratch;

@@ -24,6 +24,9 @@ constexpr std::int64_t blocks(std::int64_t n, std::int64_t block) {
 struct GemmBlocking {
   const GemmMethod* method = nullptr;
   bool small_m = false;
+  // All of K in one block, packed panels of B stay in L2 while all rows of A pass: each element of
+  // B is decoded once a call. For matrix tiles, whose sums are costly to load and store.
+  bool whole_k = false;
   DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed
   std::int64_t kc = kGemmKc;      // K blocking: products summed before the next panels are packed
   AppliedScales applied_scales = AppliedScales::none;

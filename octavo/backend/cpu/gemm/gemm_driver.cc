@@ -12,6 +12,7 @@
 #include "octavo/backend/cpu/gemm/gemm_epilogue.h"
 #include "octavo/backend/cpu/gemm/gemm_operand_rows.h"
 #include "octavo/backend/cpu/gemm/gemm_pack.h"
+#include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/work_split.h"
 
 namespace octavo::cpu {
@@ -33,19 +34,21 @@ void packed_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRo
   float* const b_scales = scratch.b_scales;
   std::byte *const a_panel = scratch.a_packed, *const b_panels = scratch.b_packed;
   std::memset(sums, 0, static_cast<std::size_t>(padded_rows * padded_cols) * sizeof(float));
+  if (method.enter != nullptr) method.enter();
   for (std::int64_t k = 0; k < depth; k += c.kc) {
     const std::int64_t n = std::min(c.kc, depth - k);
-    const std::int64_t run =
-        c.scaled ? round_up(n, tile.step) : std::min(c.run, round_up(n, tile.step));
+    const std::int64_t padded_depth = round_up(n, tile.step_of_a());
+    const std::int64_t run = c.scaled ? padded_depth : std::min(c.run, padded_depth);
     const std::int64_t runs = blocks(n, run), wanted = run * runs;
     for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
-      pack_panel(method, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
+      pack_panel(method, PanelOf::b, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
                  b_panels + col * wanted * packed_size);
       if (!c.scaled)
         pack_scales(b, block.col + col, tile.cols, k, run, runs, b_scales + col * runs);
     }
     for (std::int64_t row = 0; row < padded_rows; row += tile.rows) {
-      pack_panel(method, a, block.row + row, tile.rows, k, n, wanted, scratch.stage, a_panel);
+      pack_panel(method, PanelOf::a, a, block.row + row, tile.rows, k, n, wanted, scratch.stage,
+                 a_panel);
       if (!c.scaled) pack_scales(a, block.row + row, tile.rows, k, run, runs, a_scales);
       for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
         tile.run({.a = a_panel,
@@ -58,8 +61,66 @@ void packed_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRo
                   .pitch = padded_cols});
     }
   }
+  if (method.leave != nullptr) method.leave();
   for (std::int64_t row = 0; row < block.rows; ++row)
     epilogue(block.row + row, block.col, block.cols, sums + row * padded_cols);
+}
+
+// All of K at once (GemmBlocking::whole_k). Scales that do not change along K are applied once,
+// after the sums; others after each run.
+void whole_k_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
+                   const GemmOperandRows& b, const GemmEpilogue& epilogue, const Block& block,
+                   const GemmScratch& scratch) {
+  const GemmMethod& method = *c.method;
+  const Microkernel& tile = method.tile;
+  const std::int64_t packed_size = packed_bytes(method.packed_type), depth = job.a.cols();
+  const std::int64_t padded_cols = round_up(block.cols, tile.cols);
+  const bool changes = !c.scaled && (a.scales_change() || b.scales_change());
+  const std::int64_t run =
+      changes ? c.run : round_up(std::max<std::int64_t>(1, depth), tile.step_of_a());
+  const std::int64_t runs = blocks(depth, run), padded_depth = run * runs;
+  const auto pack = [&](PanelOf side, const GemmOperandRows& rows, std::int64_t first, int count,
+                        std::byte* panel) {
+    for (std::int64_t k = 0; k < padded_depth; k += kMaxKc) {
+      const std::int64_t wanted = std::min(kMaxKc, padded_depth - k),
+                         n = std::min(wanted, depth - k);
+      pack_panel(method, side, rows, first, count, k, std::max<std::int64_t>(n, 0), wanted,
+                 scratch.stage, panel + k * count * packed_size);
+    }
+  };
+  const auto scales = [&](const GemmOperandRows& rows, std::int64_t first, int count, float* to) {
+    const std::int64_t some = std::max<std::int64_t>(1, kMaxKc / run);
+    for (std::int64_t r = 0; r < runs; r += some)
+      pack_scales(rows, first, count, r * run, run, std::min(some, runs - r), to + r * count);
+  };
+  for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
+    pack(PanelOf::b, b, block.col + col, tile.cols,
+         scratch.b_packed + col * padded_depth * packed_size);
+    if (!c.scaled) scales(b, block.col + col, tile.cols, scratch.b_scales + col * runs);
+  }
+  if (method.enter != nullptr) method.enter();
+  for (std::int64_t row = 0; row < block.rows; row += tile.rows) {
+    const std::int64_t rows = std::min<std::int64_t>(tile.rows, block.rows - row);
+    // Whole rows of the panels' own type need not be packed.
+    const bool direct = rows == tile.rows && padded_depth == depth && depth > 0 &&
+                        job.a.values.row_pitch != 0 && a.is_packed_type();
+    if (!direct) pack(PanelOf::a, a, block.row + row, tile.rows, scratch.a_packed);
+    if (!c.scaled) scales(a, block.row + row, tile.rows, scratch.a_scales);
+    std::memset(scratch.sums, 0, static_cast<std::size_t>(tile.rows * padded_cols) * sizeof(float));
+    for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
+      tile.run({.a = direct ? element(job.a.values, block.row + row, 0) : scratch.a_packed,
+                .b = scratch.b_packed + col * padded_depth * packed_size,
+                .run = run,
+                .runs = runs,
+                .a_scale = c.scaled ? nullptr : scratch.a_scales,
+                .b_scale = c.scaled ? nullptr : scratch.b_scales + col * runs,
+                .sums = scratch.sums + col,
+                .pitch = padded_cols,
+                .a_pitch = direct ? job.a.values.row_pitch : 0});
+    for (std::int64_t i = 0; i < rows; ++i)
+      epilogue(block.row + row + i, block.col, block.cols, scratch.sums + i * padded_cols);
+  }
+  if (method.leave != nullptr) method.leave();
 }
 
 void small_m_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
@@ -158,7 +219,8 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
   const GemmEpilogue epilogue(isa, job);
   const std::int64_t per_thread = scratch_at(nullptr, c).bytes;
   const std::int64_t units = c.row_blocks * c.col_blocks;
-  const auto one_block = !c.small_m                   ? packed_block
+  const auto one_block = c.whole_k                    ? whole_k_block
+                         : !c.small_m                 ? packed_block
                          : c.scaled && b.in_columns() ? small_m_columns_block
                                                       : small_m_block;
   std::atomic<std::int64_t> next = 0;

@@ -58,6 +58,9 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
       unit_ = static_cast<float>(1.0 / f16_factor(operand));
   }
   decode_ = isa.decode(decoder_);
+  if (packed_type == PackedType::bf16 && applied_scales_ == AppliedScales::tiles &&
+      tile_cols_ % 16 == 0 && isa.decode_scaled != nullptr)
+    decode_scaled_ = isa.decode_scaled(decoder_);
   const Matrix& elements = operand.elements();
   if ((packed_type != PackedType::f32 && packed_type != PackedType::f16) || elements.packed) return;
   in_columns_ =
@@ -138,6 +141,16 @@ bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, st
   return true;
 }
 
+bool GemmOperandRows::is_packed_type() const {
+  return method_.packed_type == PackedType::bf16 && !operand_.is_quantized() &&
+         operand_.values.dtype == DType::bf16 && is_contiguous(operand_.values);
+}
+
+bool GemmOperandRows::scales_change() const {
+  return operand_.is_quantized() && applied_scales_ == AppliedScales::none &&
+         tile_cols_ < operand_.cols();
+}
+
 float GemmOperandRows::level() const {
   const float* level = operand_.quantized.tensor_scale;
   return level != nullptr ? *level : 1.0F;
@@ -191,6 +204,15 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
       return stage;
     }
     case PackedType::bf16: {
+      if (decode_scaled_ != nullptr && k % tile_cols_ == 0) {
+        alignas(64) float scales[kMaxKc / 16];
+        const std::int64_t first = k / tile_cols_, last = (k + n - 1) / tile_cols_;
+        load_scales(isa_, operand_.quantized.scales, row / tile_rows_, first, last - first + 1,
+                    scales);
+        decode_scaled_(decoder_, gather(elements, row, k, n, gathered),
+                       reinterpret_cast<std::uint16_t*>(stage), n, scales, tile_cols_);
+        return stage;
+      }
       if (applied_scales_ == AppliedScales::tiles) {
         take_upper_halves(reinterpret_cast<const float*>(f32_piece(row, k, n, gathered)), n,
                           reinterpret_cast<std::uint16_t*>(stage));

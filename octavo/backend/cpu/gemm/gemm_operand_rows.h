@@ -34,6 +34,11 @@ class GemmOperandRows {
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 
+  // Are rows in memory as microkernels read them: values of the panels' type, one after another?
+  [[nodiscard]] bool is_packed_type() const;
+  // Is there more than one factor along K that is left to the sums?
+  [[nodiscard]] bool scales_change() const;
+
   // Column-major: values for f32 panels whose neighbour in the next row is next in memory?
   [[nodiscard]] bool in_columns() const { return in_columns_; }
   // If so: element k of n rows, at most kMaxKc.
@@ -61,6 +66,7 @@ class GemmOperandRows {
   AppliedScales applied_scales_;
   Decoder decoder_{};
   DecodeSpan decode_ = nullptr;
+  DecodeScaled decode_scaled_ = nullptr;  // where tile scales are applied to bf16 panels
   PackCodes pack_codes_ = nullptr;
   bool in_columns_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;

@@ -33,18 +33,21 @@ const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int6
   return stage;
 }
 
-void pack_panel(const GemmMethod& method, const GemmOperandRows& operand, std::int64_t first_row,
-                int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
-                std::byte* panel) {
+void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& operand,
+                std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                std::int64_t wanted, std::byte* stage, std::byte* panel) {
   if (wanted == n && operand.pack(first_row, count, k, n, panel)) return;
   const std::byte* rows[kMostPanelRows];
   const std::int64_t packed_size = packed_bytes(method.packed_type);
   for (int r = 0; r < count; ++r)
     rows[r] = padded(operand, false, packed_size, first_row + r, k, n, wanted,
                      stage + r * wanted * packed_size);
-  const std::int64_t words = wanted / method.tile.step;
+  const int step = side == PanelOf::a ? method.tile.step_of_a() : method.tile.step;
+  const std::int64_t words = wanted / step;
+  if (side == PanelOf::a && method.interleave_a != nullptr)
+    return method.interleave_a(rows, count, words, panel);
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  switch (packed_size * method.tile.step) {
+  switch (packed_size * step) {
     case 2:
       return interleave<std::uint16_t>(rows, count, words, panel);
     case 4:

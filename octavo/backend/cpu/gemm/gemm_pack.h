@@ -14,10 +14,11 @@ const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int6
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage);
 
-// Packs MR or NR rows into one panel: [depth / step][count][step].
-void pack_panel(const GemmMethod& method, const GemmOperandRows& operand, std::int64_t first_row,
-                int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
-                std::byte* panel);
+// Packs MR rows of A or NR rows of B into one panel: [depth / step][count][step].
+enum class PanelOf : std::uint8_t { a, b };
+void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& operand,
+                std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                std::int64_t wanted, std::byte* stage, std::byte* panel);
 
 // The scales of `count` rows, [runs][count]; those beyond the edge are 0.
 void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,

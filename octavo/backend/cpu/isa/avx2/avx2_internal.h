@@ -1,0 +1,21 @@
+// Kernels of AVX2 that other folders of x86 build upon.
+#pragma once
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa.h"
+
+namespace octavo::cpu {
+
+EncodeSpan avx2_encode(const Encoder& encoder);
+ScaledSpan avx2_encode_scaled(const Encoder& encoder);
+DecodeSpan avx2_decode(const Decoder& decoder);
+DecodeScaled avx2_decode_scaled(const Decoder& decoder);
+MxKernels avx2_mx(const MxBlocks& blocks);
+Fp4Rows avx2_fp4(DType source);
+std::int64_t avx2_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);
+inline constexpr int kAvx2Rows = 6, kAvx2Cols = 16;
+void avx2_f32_tile(const MicrokernelJob& job);  // MR x NR = 6 x 16
+const GemmMethod* avx2_gemm(const GemmJob& job);
+const AttentionMethod* avx2_attention(const AttentionJob& job);
+
+}  // namespace octavo::cpu

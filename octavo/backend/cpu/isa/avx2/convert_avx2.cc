@@ -1,0 +1,51 @@
+#include "octavo/backend/cpu/isa/avx2/avx2.h"
+#include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
+#include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/encode_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
+#include "octavo/backend/cpu/isa/portable/portable.h"
+
+namespace octavo::cpu {
+
+EncodeSpan avx2_encode(const Encoder& encoder) {
+  const EncodeSpan chosen = choose_encode<Avx2Lanes>(encoder);
+  return chosen != nullptr ? chosen : kPortableIsa.encode(encoder);
+}
+
+ScaledSpan avx2_encode_scaled(const Encoder& encoder) { return choose_scaled<Avx2Lanes>(encoder); }
+
+DecodeSpan avx2_decode(const Decoder& decoder) {
+  const DecodeSpan chosen = choose_decode<Avx2Lanes>(decoder);
+  return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
+}
+
+DecodeScaled avx2_decode_scaled(const Decoder& decoder) {
+  return lanes_decode(decoder.format) ? decode_scaled_span<Avx2Lanes> : nullptr;
+}
+
+namespace {
+
+Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
+  return kPortableIsa.count(encoder, values, n, index);
+}
+
+std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
+  return kPortableIsa.row_error(job, sums);
+}
+
+}  // namespace
+
+const Isa kAvx2Isa{.encode = avx2_encode,
+                   .decode = avx2_decode,
+                   .count = count,
+                   .encode_scaled = avx2_encode_scaled,
+                   .mx = avx2_mx,
+                   .amax16 = avx2_amax16,
+                   .fp4 = avx2_fp4,
+                   .decode_scaled = avx2_decode_scaled,
+                   .row_error = row_error};
+
+const Kernels kAvx2Kernels =
+    make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");
+
+}  // namespace octavo::cpu

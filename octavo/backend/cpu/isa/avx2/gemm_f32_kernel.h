@@ -1,0 +1,100 @@
+// The f32 GEMM microkernel and dot kernel over lanes (FMA). MR x NR is kRows by two vectors: with
+// AVX2 6 x 16 (12 of 16 registers are sums), with AVX-512 12 x 32 (24 of 32). Each K step is two
+// loads of B and a broadcast of A from memory for every two multiply-adds.
+#pragma once
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+
+namespace octavo::cpu {
+namespace {
+
+template <typename L, int kRows, int kVectors = 2>
+void f32_tile(const MicrokernelJob& job) {
+  constexpr int kCols = kVectors * L::kLanes;
+  using Floats = typename L::Floats;
+  const auto* a = reinterpret_cast<const float*>(job.a);
+  const auto* b = reinterpret_cast<const float*>(job.b);
+  const bool scaled = job.a_scale == nullptr;
+  for (std::int64_t r = 0; r < job.runs; ++r) {
+    // Unrolled: an array indexed by a variable would live in memory instead of registers.
+    Floats sum[kRows][kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j)
+        sum[i][j] = scaled ? L::fload(job.sums + i * job.pitch + j * L::kLanes) : L::fsplat(0.0F);
+    for (std::int64_t k = 0; k < job.run; ++k, a += kRows, b += kCols) {
+      Floats right[kVectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) right[j] = L::fload(b + j * L::kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const Floats left = L::fsplat(a[i]);
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) sum[i][j] = L::fma(left, right[j], sum[i][j]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) {
+        float* to = job.sums + i * job.pitch + j * L::kLanes;
+        if (!scaled) {
+          const Floats right = L::fload(job.b_scale + r * kCols + j * L::kLanes);
+          sum[i][j] = L::fma(L::ftimes(sum[i][j], right), L::fsplat(job.a_scale[r * kRows + i]),
+                             L::fload(to));
+        }
+        L::fstore(to, sum[i][j]);
+      }
+    }
+  }
+}
+
+// Rows by four columns along K, sixteen K elements a step.
+template <typename L, int kDotted>
+[[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
+  using Floats = typename L::Floats;
+  constexpr int kSteps = static_cast<int>(kDotStep) / L::kLanes;
+  const float *a[kDotted], *b[kDotCols];
+  for (int i = 0; i < kDotted; ++i) a[i] = reinterpret_cast<const float*>(job.a[i]);
+  for (int j = 0; j < kDotCols; ++j) b[j] = reinterpret_cast<const float*>(job.b[j]);
+  std::int64_t k = 0;
+  for (std::int64_t r = 0; r < job.runs; ++r) {
+    Floats sum[kDotted][kDotCols];
+#pragma GCC unroll 4
+    for (int i = 0; i < kDotted; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kDotCols; ++j) sum[i][j] = L::fsplat(0.0F);
+    for (const std::int64_t end = k + job.run; k < end; k += kDotStep) {
+#pragma GCC unroll 2
+      for (int c = 0; c < kSteps; ++c) {
+        Floats left[kDotted];
+#pragma GCC unroll 4
+        for (int i = 0; i < kDotted; ++i) left[i] = L::fload(a[i] + k + c * L::kLanes);
+#pragma GCC unroll 4
+        for (int j = 0; j < kDotCols; ++j) {
+          const Floats right = L::fload(b[j] + k + c * L::kLanes);
+#pragma GCC unroll 4
+          for (int i = 0; i < kDotted; ++i) sum[i][j] = L::fma(left[i], right, sum[i][j]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kDotted; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kDotCols; ++j) {
+        const float part = L::fsum(sum[i][j]);
+        float& to = job.sums[i * job.pitch + j];
+        to += job.b_scale == nullptr ? part
+                                     : part * job.b_scale[r * kDotCols + j] * job.a_scale[i][r];
+      }
+  }
+}
+
+template <typename L>
+void f32_dot(const DotJob& job) {
+  with_rows(job.rows, [&]<int kDotted>() { dot_rows<L, kDotted>(job); });
+}
+
+}  // namespace
+}  // namespace octavo::cpu

@@ -1,0 +1,53 @@
+#include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/encode_kernel.h"
+#include "octavo/backend/cpu/isa/avx512/avx512.h"
+#include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
+#include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
+#include "octavo/backend/cpu/isa/portable/portable.h"
+
+namespace octavo::cpu {
+
+EncodeSpan avx512_encode(const Encoder& encoder) {
+  const EncodeSpan chosen = choose_encode<Avx512Lanes>(encoder);
+  return chosen != nullptr ? chosen : kPortableIsa.encode(encoder);
+}
+
+ScaledSpan avx512_encode_scaled(const Encoder& encoder) {
+  return choose_scaled<Avx512Lanes>(encoder);
+}
+
+DecodeSpan avx512_decode(const Decoder& decoder) {
+  const DecodeSpan chosen = choose_decode<Avx512Lanes>(decoder);
+  return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
+}
+
+DecodeScaled avx512_decode_scaled(const Decoder& decoder) {
+  return lanes_decode(decoder.format) ? decode_scaled_span<Avx512Lanes> : nullptr;
+}
+
+namespace {
+
+Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
+  return kPortableIsa.count(encoder, values, n, index);
+}
+
+std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
+  return kPortableIsa.row_error(job, sums);
+}
+
+}  // namespace
+
+const Isa kAvx512Isa{.encode = avx512_encode,
+                     .decode = avx512_decode,
+                     .count = count,
+                     .encode_scaled = avx512_encode_scaled,
+                     .mx = avx512_mx,
+                     .amax16 = avx512_amax16,
+                     .fp4 = avx512_fp4,
+                     .decode_scaled = avx512_decode_scaled,
+                     .row_error = row_error};
+
+const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
+    "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");
+
+}  // namespace octavo::cpu

@@ -1,0 +1,165 @@
+// Decoding by byte planes: the high and the low bytes of 64 16-bit results are looked up separately
+// in tables of 128 bytes, two registers each (VPERMI2B), and interleaved. bf16 is such a result,
+// f16 another, and f32 is a bf16 with two zero bytes below. NaN, Inf and subnormals are entries
+// like all others. Tables are in registers: no address depends on data.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "octavo/backend/cpu/isa/avx512/avx512.h"
+#include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
+#include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/round/encode.h"
+
+namespace octavo::cpu {
+namespace {
+
+struct Bfloat {
+  static constexpr Format kFormat = bf16_format;
+  static constexpr std::uint16_t kInf = 0x7F80, kNan = 0x7FC0;
+};
+struct Half {
+  static constexpr Format kFormat = f16_format;
+  static constexpr std::uint16_t kInf = 0x7C00, kNan = 0x7E00;
+};
+
+// Results of the codes 0 to 127. The sign of an eight-bit code is put back afterwards; narrower
+// codes have theirs in the index.
+template <typename Target, const Format& kFormat>
+struct Table {
+  alignas(64) std::uint8_t low[128]{}, high[128]{};
+
+  constexpr Table() {
+    for (std::uint32_t i = 0; i < 128; ++i) {
+      const std::uint32_t code = i & kFormat.code_mask();
+      const std::uint32_t field = code & kFormat.magnitude_mask();
+      std::uint32_t bits = is_nan(kFormat, field) ? Target::kNan
+                           : is_inf(kFormat, field)
+                               ? Target::kInf
+                               : encode_value(Target::kFormat, decode(kFormat, field)).code;
+      if (kFormat.bits() < 8 && (code & kFormat.sign_mask()) != 0) bits |= 0x8000u;
+      low[i] = static_cast<std::uint8_t>(bits);
+      high[i] = static_cast<std::uint8_t>(bits >> 8);
+    }
+  }
+};
+template <typename Target, const Format& kFormat>
+constexpr Table<Target, kFormat> kTable;
+
+template <typename Target, const Format& kFormat>
+struct Planes {
+  __m512i low[2], high[2];
+
+  Planes() {
+    const auto& table = kTable<Target, kFormat>;
+    for (int i = 0; i < 2; ++i) {
+      low[i] = _mm512_load_si512(table.low + 64 * i);
+      high[i] = _mm512_load_si512(table.high + 64 * i);
+    }
+  }
+  // The results of 64 codes, in order: 32 words in each vector.
+  [[gnu::always_inline]] void operator()(__m512i codes, __m512i (&words)[2]) const {
+    // Interleaving takes the lower halves of 128-bit lanes, then the upper ones.
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i at = _mm512_permutexvar_epi64(order, codes);
+    const __m512i lows = _mm512_permutex2var_epi8(low[0], at, low[1]);
+    __m512i highs = _mm512_permutex2var_epi8(high[0], at, high[1]);
+    if constexpr (kFormat.bits() == 8)
+      highs = _mm512_or_si512(highs, _mm512_and_si512(at, _mm512_set1_epi8(-128)));
+    words[0] = _mm512_unpacklo_epi8(lows, highs);
+    words[1] = _mm512_unpackhi_epi8(lows, highs);
+  }
+};
+
+void store64(const __m512i (&words)[2], std::uint16_t* to) {
+  _mm512_storeu_si512(to, words[0]);
+  _mm512_storeu_si512(to + 32, words[1]);
+}
+
+void store64(const __m512i (&words)[2], float* to) {
+  for (int i = 0; i < 2; ++i) {
+    const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words[i]));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words[i], 1));
+    _mm512_storeu_si512(to + 32 * i, _mm512_slli_epi32(low, 16));
+    _mm512_storeu_si512(to + 32 * i + 16, _mm512_slli_epi32(high, 16));
+  }
+}
+
+template <typename Target, const Format& kFormat, typename Value>
+void decode_planes(const Decoder&, const void* codes, void* values, std::int64_t n) {
+  const Planes<Target, kFormat> planes;
+  const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
+  auto* __restrict to = static_cast<Value*>(values);
+  std::int64_t done = 0;
+  __m512i words[2];
+  for (; done + 64 <= n; done += 64) {
+    planes(_mm512_loadu_si512(from + done), words);
+    store64(words, to + done);
+  }
+  if (done < n) {
+    alignas(64) std::uint8_t staged[64] = {};
+    alignas(64) Value out[64];
+    const auto count = static_cast<std::size_t>(n - done);
+    std::memcpy(staged, from + done, count);
+    planes(_mm512_load_si512(staged), words);
+    store64(words, out);
+    std::memcpy(to + done, out, count * sizeof(Value));
+  }
+}
+
+template <const Format& kFormat>
+DecodeSpan for_target(DType target) {
+  switch (target) {
+    case DType::f32:
+      return decode_planes<Bfloat, kFormat, float>;
+    case DType::bf16:
+      return decode_planes<Bfloat, kFormat, std::uint16_t>;
+    case DType::f16:
+      return decode_planes<Half, kFormat, std::uint16_t>;
+    default:
+      return nullptr;
+  }
+}
+
+// The formats that have tables: making one takes longer than decoding a row.
+DecodeSpan by_table(const Decoder& decoder) {
+  const Format& format = decoder.format;
+  if (format == e4m3fn) return for_target<e4m3fn>(decoder.target);
+  if (format == e5m2) return for_target<e5m2>(decoder.target);
+  if (format == e2m1fn) return for_target<e2m1fn>(decoder.target);
+  if (format == e2m3fn) return for_target<e2m3fn>(decoder.target);
+  if (format == e3m2fn) return for_target<e3m2fn>(decoder.target);
+  return nullptr;
+}
+
+DecodeSpan choose(const Decoder& decoder) {
+  const DecodeSpan chosen = by_table(decoder);
+  return chosen != nullptr ? chosen : avx512_decode(decoder);
+}
+
+Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
+  return kAvx512Isa.count(encoder, values, n, index);
+}
+
+std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
+  return kAvx512Isa.row_error(job, sums);
+}
+
+}  // namespace
+
+const Isa kAvx512VbmiIsa{.encode = avx512_encode,
+                         .decode = choose,
+                         .count = count,
+                         .encode_scaled = avx512_encode_scaled,
+                         .mx = avx512_mx,
+                         .amax16 = avx512_amax16,
+                         .fp4 = avx512_fp4,
+                         .decode_scaled = avx512_decode_scaled,
+                         .row_error = row_error};
+
+const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(
+    "cpu/avx512_vbmi", "AVX-512 with VBMI");
+
+}  // namespace octavo::cpu
