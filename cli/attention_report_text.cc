@@ -5,6 +5,7 @@
 
 #include "cli/attention_report.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/number_text.h"
 
 namespace octavo::cli {
 namespace {
@@ -30,7 +31,7 @@ std::string chosen(const AttentionRungError& error) {
 std::string table_of(const AttentionFindings& findings) {
   const Style style(stdout);
   std::string out = fmt::format("Q {}, K {}; ", to_string(findings.q), to_string(findings.k));
-  out += findings.rows == 0 ? "all rows" : fmt::format("{} rows of each head", findings.rows);
+  out += findings.rows == 0 ? "all rows" : grouped(findings.rows, "row") + " of each head";
   out += fmt::format(", against f64; an element fails outside {} + {} |exact|\n", findings.atol,
                      findings.rtol);
   out +=

@@ -14,6 +14,7 @@
 #include "cli/text/output_name.h"
 #include "cli/usage.h"
 #include "octavo/backend/registry.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/round/policy_names.h"
@@ -96,7 +97,8 @@ void report(const CastOptions& options, const CastPlan& plan, const CastResult& 
                                ? "all exact"
                                : fmt::format("{}, {}", count(result.counts.saturated, "saturated"),
                                              count(result.counts.flushed, "flushed to zero"));
-  say(fmt::format("{} elements: {}, {}", grouped(elements), lost, count(result.counts.nan, "NaN")));
+  say(fmt::format("{}: {}, {}", grouped(elements, "element"), lost,
+                  count(result.counts.nan, "NaN")));
   if (options.error) {
     say(fmt::format("error: at most {:.4g} absolute, {:.4g} relative; {:.4g} relative rms",
                     result.error.max_absolute, result.error.max_relative,
@@ -112,8 +114,9 @@ int run_cast(const CastOptions& options, const Globals& globals) {
          "' are the same file; expected two; write to another name and rename it");
   }
   if (input.trailing_bytes() > 0) {
-    say(fmt::format("octavo: [cast] note: '{}' has {} bytes after its array; they are ignored",
-                    options.input, grouped(input.trailing_bytes())));
+    say(fmt::format("octavo: [cast] note: '{}' has {} after its array; {} ignored", options.input,
+                    grouped(input.trailing_bytes(), "byte"),
+                    plural(input.trailing_bytes(), "it is", "they are")));
   }
   WholeFile output("cast", output_name("cast", options.output));
   const CastResult result = stream_cast(plan, input, output, options.error);

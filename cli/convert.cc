@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "cli/checkpoint/checkpoint_text.h"
 #include "cli/checkpoint/checkpoint_watch.h"
@@ -34,9 +35,10 @@ constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize out/ -o plain/ --dtype f32)";
 
 struct Arguments {
-  std::string input, output, target, dtype = "bf16", nonfinite = "error", max_memory;
+  std::string input, output, target, dtype = "bf16", max_memory;
+  std::optional<std::string> non_finite;
   int threads = 0;
-  bool resume = false;
+  bool resume = false, follow_links = false;
 };
 
 using Work = std::function<ConvertCheckpointResult(const ConvertCheckpointOptions&)>;
@@ -46,7 +48,8 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
   output_name(op, arguments.output);
   ConvertCheckpointOptions options{.threads = arguments.threads,
                                    .resume = arguments.resume,
-                                   .clamp_non_finite = arguments.nonfinite == "clamp"};
+                                   .follow_links = arguments.follow_links,
+                                   .clamp_non_finite = is_clamped(op, arguments.non_finite)};
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
   ConvertCheckpointResult result;
@@ -82,7 +85,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
           "\n");
   } else if (!result.was_complete) {
     const auto before = static_cast<double>(result.bytes_before);
-    print(fmt::format("{} weights of {}, {} -> {}, {:.2f} s\n", grouped(result.weights),
+    print(fmt::format("{} of {}, {} -> {}, {:.2f} s\n", grouped(result.weights, "weight"),
                       name_of(result.from), bytes_text(before),
                       bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
     print(notes_text(result.notes));
@@ -108,6 +111,7 @@ void add_common(CLI::App& app, Arguments& arguments) {
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
+  add_follow_links_flag(app, arguments.follow_links);
 }
 
 }  // namespace
@@ -141,10 +145,8 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
   app->add_option("--dtype", arguments->dtype,
                   "Of the weights: " + listed(dequantized_dtype_names()) + " (default bf16)")
       ->type_name("TYPE");
-  app->add_option("--nonfinite", arguments->nonfinite,
-                  "Values beyond the type: error (default), or clamp to its largest")
-      ->type_name("RULE")
-      ->check(CLI::IsMember(nonfinite_names()).description(""));
+  add_non_finite_option(*app, arguments->non_finite,
+                        "Values beyond the type: error (default), or clamp to its largest");
   return {app, [arguments, &globals] {
             const Element element = element_argument("[dequantize] --dtype:", arguments->dtype);
             if (element.is_code() || element.dtype == DType::f64)

@@ -13,6 +13,7 @@
 #include "cli/terminal/terminal.h"
 #include "cli/text/json_text.h"
 #include "octavo/backend/registry.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"
 #include "octavo/base/error.h"
@@ -158,13 +159,15 @@ void print_report(const Report& report) {
   }
 
   std::string checked;
+  std::int64_t agreeing = 0;
   for (const BackendReport& backend : report.backends) {
     if (backend.difference && backend.difference->empty())
-      checked += (checked.empty() ? "" : ", ") + backend.info.name;
+      checked += (agreeing++ == 0 ? "" : ", ") + backend.info.name;
   }
   print("\n");
-  line("self check", fmt::format("{} give the reference's bits ({} inputs x {} formats)", checked,
-                                 kSelfCheckInputs, kNamedFormats.size()));
+  line("self check",
+       fmt::format("{} {} the reference's bits ({} inputs x {} formats)", checked,
+                   plural(agreeing, "gives", "give"), kSelfCheckInputs, kNamedFormats.size()));
   for (const std::string& problem : report.problems)
     print(style.bad(fmt::format("{:<12}", "problem")) + problem + "\n");
   if (report.problems.empty()) line("verdict", style.good("good"));

@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 
-#include "cli/checkpoint/checkpoint_text.h"
 #include "cli/checkpoint/inspect_tree.h"
+#include "cli/checkpoint/name_column.h"
+#include "cli/checkpoint/name_group.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/number_text.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
 
@@ -23,6 +25,10 @@ constexpr const char* kExamples = R"(Examples:
 
 Of a quantized checkpoint codes and scales are shown as one weight; statistics are those of the
 values they stand for.)";
+
+constexpr std::size_t kNameWidth = 48, kCountWidth = 7;
+// The other columns of a line; types are as long as they are.
+constexpr std::size_t kBeside = 40, kBesideStatistics = 86;
 
 struct Arguments {
   std::string input;
@@ -44,22 +50,29 @@ std::string table_text(std::vector<InspectedTensor> tensors, bool all, bool stat
   const Style style(stdout);
   std::string out;
   if (all || stats) {
-    out = style.bold(fmt::format(
-              "{:<48} {:>16} {:>10}  {:<10}{}", "tensor", "shape", "size", "type",
-              stats ? fmt::format("  {:>10} {:>10} {:>10} {:>10}", "min", "max", "mean", "std")
-                    : "")) +
+    NameColumn names(kNameWidth, stats ? kBesideStatistics : kBeside);
+    for (const InspectedTensor& t : tensors) names.fit(t.name);
+    out = style.bold(names.row("", "tensor",
+                               fmt::format(" {:>16} {:>10}  {:<10}{}", "shape", "size", "type",
+                                           stats ? fmt::format("  {:>10} {:>10} {:>10} {:>10}",
+                                                               "min", "max", "mean", "std")
+                                                 : ""))) +
           "\n";
     for (const InspectedTensor& t : tensors)
-      out += fmt::format("{:<48} {:>16} {:>10}  {:<10}{}\n", short_name(t.name, 48), shape_text(t),
-                         bytes_text(static_cast<double>(t.bytes)), short_type(t),
-                         stats ? statistics_text(t.statistics) : "");
+      out += names.row("", t.name,
+                       fmt::format(" {:>16} {:>10}  {:<10}{}", shape_text(t),
+                                   bytes_text(static_cast<double>(t.bytes)), short_type(t),
+                                   stats ? statistics_text(t.statistics) : "")) +
+             "\n";
     return out;
   }
   struct Line {
     InspectedTensor first;
     std::int64_t count = 0;
+    NumbersOf numbers{};
   };
   std::vector<Line> lines;
+  std::map<std::string, int> uses;  // how many lines have a name
   std::map<std::string, std::size_t> known;
   for (InspectedTensor& tensor : tensors) {
     const std::string name = without_numbers(tensor.name);
@@ -68,18 +81,27 @@ std::string table_text(std::vector<InspectedTensor> tensors, bool all, bool stat
     if (is_new) {
       lines.push_back({tensor, 1});
       lines.back().first.name = name;
+      ++uses[name];
     } else {
       ++lines[at->second].count;
       lines[at->second].first.bytes += tensor.bytes;
     }
+    lines[at->second].numbers.add(tensor.name);
   }
-  out = style.bold(fmt::format("{:>5}  {:<48} {:>16} {:>10}  {}", "count", "tensor", "shape",
-                               "size", "type")) +
+  NameColumn names(kNameWidth, kBeside + kCountWidth);
+  for (Line& line : lines) {
+    if (uses[line.first.name] > 1) line.first.name = line.numbers.in(line.first.name);
+    names.fit(line.first.name);
+  }
+  out = style.bold(names.row(fmt::format("{:>5}  ", "count"), "tensor",
+                             fmt::format(" {:>16} {:>10}  {}", "shape", "size", "type"))) +
         "\n";
   for (const Line& line : lines)
-    out += fmt::format("{:>5}  {:<48} {:>16} {:>10}  {}\n", line.count,
-                       short_name(line.first.name, 48), shape_text(line.first),
-                       bytes_text(static_cast<double>(line.first.bytes)), line.first.type);
+    out +=
+        names.row(fmt::format("{:>5}  ", line.count), line.first.name,
+                  fmt::format(" {:>16} {:>10}  {}", shape_text(line.first),
+                              bytes_text(static_cast<double>(line.first.bytes)), line.first.type)) +
+        "\n";
   return out;
 }
 
@@ -93,11 +115,11 @@ int run_inspect(const Arguments& arguments, const Globals& globals) {
   }
   print(arguments.tree ? tree_text(seen.tensors)
                        : table_text(seen.tensors, arguments.all, arguments.stats));
-  print(fmt::format(
-      "\n  {} in {} file{}, {} tensors, {}\n", bytes_text(static_cast<double>(seen.bytes)),
-      seen.files, seen.files == 1 ? "" : "s", grouped(seen.stored_tensors),
-      seen.dialect ? fmt::format("{} quantized weights ({})", seen.weights, name_of(*seen.dialect))
-                   : std::string("not quantized")));
+  print(fmt::format("\n  {} in {}, {}, {}\n", bytes_text(static_cast<double>(seen.bytes)),
+                    counted(seen.files, "file"), grouped(seen.stored_tensors, "tensor"),
+                    seen.dialect ? fmt::format("{} ({})", counted(seen.weights, "quantized weight"),
+                                               name_of(*seen.dialect))
+                                 : std::string("not quantized")));
   return kGood;
 }
 

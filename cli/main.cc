@@ -12,9 +12,11 @@
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/help_format.h"
+#include "cli/text/input_name.h"
 #include "cli/text/option_words.h"
 #include "cli/text/suggest.h"
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/version.h"
 
 namespace octavo::cli {
@@ -54,6 +56,19 @@ void check_command_name(int argc, char** argv, const std::vector<std::string>& n
                         did_you_mean(*first, names)));
 }
 
+// Opens the models that were given: a mistyped path, or a file that is no model, is the real
+// trouble, whatever else the command lacks. Throws Error.
+void check_models(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_positional() ? option->get_name(true) : "";
+    if (name != "MODEL" && name != "A") continue;
+    for (const std::string& path : option->results()) {
+      check_input(app.get_name(), path, "a model: a folder or a .safetensors file");
+      (void)CheckpointReader(path);
+    }
+  }
+}
+
 // Rewords the parser's error. An unknown option is reported first: it may be the missing one,
 // mistyped.
 UsageError explained(const CLI::App& program, const CLI::ParseError& error) {
@@ -74,6 +89,7 @@ UsageError explained(const CLI::App& program, const CLI::ParseError& error) {
   if (!extra.empty())
     return UsageError(
         text('[', op, "] got one argument too many, '", shown(extra[0]), "'. See ", see));
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) check_models(app);
   return UsageError(text('[', op, "] ", error.what(), "; see ", see));
 }
 

@@ -14,6 +14,7 @@
 #include "cli/tensor/quantize_plan.h"
 #include "cli/tensor/quantize_report.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/input_name.h"
 #include "cli/text/json_text.h"
 #include "cli/text/names.h"
 #include "cli/text/output_name.h"
@@ -172,10 +173,10 @@ void add_encoding_options(CLI::App& app, QuantizeArguments& arguments) {
       ->type_name("MODE");
   app.add_option("--overflow", arguments.overflow, listed(overflow_names()) + " (default saturate)")
       ->type_name("RULE");
-  app.add_option("--non-finite", arguments.non_finite,
-                 "What NaN and Inf do to their tile: poison (default: all of it becomes NaN), or "
-                 "saturate")
-      ->type_name("RULE");
+  add_non_finite_option(app, arguments.non_finite,
+                        "What NaN and Inf of an array do to their tile: poison (default: all of it "
+                        "becomes NaN), or saturate; those of a checkpoint are an error (default), "
+                        "or clamp");
   app.add_option("--nan", arguments.nan,
                  "With saturate, NaN into a format without NaN: " + listed(nan_input_names()))
       ->type_name("RULE");
@@ -226,6 +227,9 @@ Command add_quantize(CLI::App& program, Globals& globals) {
       ->check(CLI::Range(0, kMaxThreads).description(""));
   add_checkpoint_options(*app, *for_checkpoints);
   return {app, [app, arguments, for_checkpoints, &globals] {
+            if (arguments->input != "-")
+              check_input("quantize", arguments->input,
+                          "a model (a folder or a .safetensors file) or an array (a .npy file)");
             const bool checkpoint = is_checkpoint(arguments->input);
             check_kind_of_options(*app, checkpoint);
             return checkpoint ? run_quantize_checkpoint(*arguments, *for_checkpoints, globals)

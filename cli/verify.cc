@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/names.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/base/json/json.h"
 
@@ -68,11 +69,11 @@ std::string findings_text(const std::vector<Finding>& findings) {
 // The scope of the check, which without findings is the whole result.
 std::string scope_text(const VerifyScope& scope, bool codes) {
   std::string out = fmt::format(
-      "{} in {}, {}, against {}; ", counted(static_cast<std::size_t>(scope.tensors), "tensor"),
-      counted(static_cast<std::size_t>(scope.files), "file"),
-      codes ? fmt::format("{} bytes read", scope.bytes)
-            : fmt::format("of which {} bytes were read (--no-codes)", scope.bytes),
-      counted(static_cast<std::size_t>(scope.rules), "rule"));
+      "{} in {}, {}, against {}; ", counted(scope.tensors, "tensor"), counted(scope.files, "file"),
+      codes ? fmt::format("{} read", counted(scope.bytes, "byte"))
+            : fmt::format("of which {} {} read (--no-codes)", counted(scope.bytes, "byte"),
+                          plural(static_cast<std::int64_t>(scope.bytes), "was", "were")),
+      counted(scope.rules, "rule"));
   if (scope.architecture)
     out += fmt::format("which tensors a '{}' has is known", octavo::shown(scope.model_type, 60));
   else
@@ -107,11 +108,9 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     return good ? kGood : kFailed;
   }
   print(findings_text(seen.findings));
-  const std::string what =
-      seen.quantized
-          ? fmt::format("{}, {}", seen.dialect,
-                        counted(static_cast<std::size_t>(seen.weights), "quantized weight"))
-          : std::string("not quantized");
+  const std::string what = seen.quantized ? fmt::format("{}, {}", seen.dialect,
+                                                        counted(seen.weights, "quantized weight"))
+                                          : std::string("not quantized");
   print(fmt::format("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
                     counted(seen.errors(), "error"),
                     counted(seen.findings.size() - seen.errors(), "warning")));

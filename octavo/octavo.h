@@ -10,6 +10,7 @@
 #include "octavo/backend/producer.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/exception.h"
+#include "octavo/base/file_error.h"
 #include "octavo/base/log.h"
 #include "octavo/base/macros.h"
 #include "octavo/base/progress.h"

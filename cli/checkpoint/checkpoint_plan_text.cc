@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <map>
 
 #include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/name_column.h"
+#include "cli/checkpoint/name_group.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/number_text.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -29,52 +32,55 @@ struct Line {
   std::string name, shape, what;
   std::uint64_t after = 0;
   std::int64_t count = 0;
+  NumbersOf numbers{};
 };
+
+constexpr std::size_t kNameWidth = 48, kBeside = 60;
 
 }  // namespace
 
-std::string without_numbers(std::string_view name) {
-  std::string out;
-  while (!name.empty()) {
-    const std::size_t end = std::min(name.find('.'), name.size());
-    const std::string_view part = name.substr(0, end);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {
-      return std::isdigit(c) != 0;
-    });
-    out += (out.empty() ? "" : ".") + (number ? "*" : std::string(part));
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return out;
-}
-
 std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) {
   std::vector<Line> lines;
+  std::map<std::string, int> uses;  // how many lines have a name
   std::int64_t quantized = 0;
   for (const TensorAction& action : plan.actions) {
     quantized += action.quantize;
     Line line{without_numbers(name_of(source, action)), shape_of(source, action),
-              action.quantize ? action.preset : "unquantized", 0, 0};
+              action.quantize ? action.preset : "unquantized"};
     if (!action.why.empty()) line.what += ": " + action.why;
     auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& known) {
       return known.name == line.name && known.shape == line.shape && known.what == line.what;
     });
-    if (same == lines.end()) same = lines.insert(lines.end(), line);
+    if (same == lines.end()) {
+      same = lines.insert(lines.end(), line);
+      ++uses[line.name];
+    }
     same->after += bytes_after(action);
+    same->numbers.add(name_of(source, action));
     ++same->count;
   }
+  NameColumn names(kNameWidth, kBeside);
+  for (Line& line : lines) {
+    // Layers with different fates are told apart.
+    if (uses[line.name] > 1) line.name = line.numbers.in(line.name);
+    names.fit(line.name);
+  }
   const Style style(stdout);
-  std::string out = style.bold(fmt::format("{:>5}  {:<48} {:>14} {:>10}  {}", "count", "tensor",
-                                           "shape", "size after", "becomes")) +
-                    "\n";
+  std::string out =
+      style.bold(names.row(fmt::format("{:>5}  ", "count"), "tensor",
+                           fmt::format(" {:>14} {:>10}  {}", "shape", "size after", "becomes"))) +
+      "\n";
   for (const Line& line : lines)
-    out += fmt::format("{:>5}  {:<48} {:>14} {:>10}  {}\n", line.count, short_name(line.name, 48),
-                       line.shape, bytes_text(static_cast<double>(line.after)),
-                       octavo::shown(line.what, 160));
+    out += names.row(fmt::format("{:>5}  ", line.count), line.name,
+                     fmt::format(" {:>14} {:>10}  {}", line.shape,
+                                 bytes_text(static_cast<double>(line.after)),
+                                 octavo::shown(line.what, 400))) +
+           "\n";
   const auto before = static_cast<double>(plan.bytes_before),
              after = static_cast<double>(plan.bytes_after);
-  out += fmt::format("\n  size      {} -> {} ({:.1f} %) in {} file{}\n", bytes_text(before),
+  out += fmt::format("\n  size      {} -> {} ({:.1f} %) in {}\n", bytes_text(before),
                      bytes_text(after), before > 0 ? 100 * after / before : 100.0,
-                     plan.files.size(), plan.files.size() == 1 ? "" : "s");
+                     counted(plan.files.size(), "file"));
   out += fmt::format("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
                      plan.actions.size(), plan.bits_per_weight);
   out += notes_text(plan.notes);

@@ -5,16 +5,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/checkpoint/name_column.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/number_text.h"
 #include "cli/text/option_words.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
 namespace {
 
-constexpr std::size_t kWorstShown = 5, kNameWidth = 52;
+constexpr std::size_t kWorstShown = 5, kNameWidth = 52, kBeside = 41;
 
 std::string percent(double share) {
   if (share == 0) return "0 %";
@@ -22,28 +24,29 @@ std::string percent(double share) {
 }
 
 std::string worst_rows(const CheckpointReport& report) {
-  std::string out;
+  NameColumn names(kNameWidth, kBeside);
+  for (const std::size_t i : report.worst(kWorstShown)) names.fit(report.tensors[i].name);
+  std::string out = "\n" +
+                    names.row("  ", "worst tensors",
+                              fmt::format(" {:>7}  {:>8} {:>8} {:>9}", "SQNR dB", "cosine",
+                                          "flushed", "saturated")) +
+                    "\n";
   for (const std::size_t i : report.worst(kWorstShown)) {
     const TensorReport& tensor = report.tensors[i];
     const ErrorMetrics& m = tensor.metrics;
     if (report.verb == "compare" && is_equal(tensor)) break;
-    out += fmt::format(
-        "  {:<52} {:>7.2f}  {:.6f} {:>8} {:>9}{}\n", short_name(tensor.name, kNameWidth), m.sqnr,
-        m.cosine, percent(m.flushed_share), percent(m.saturated_share),
-        uncounted(tensor) > 0 ? fmt::format("  without {} NaN or Inf", grouped(uncounted(tensor)))
-                              : "");
+    out += names.row("  ", tensor.name,
+                     fmt::format(" {:>7.2f}  {:.6f} {:>8} {:>9}{}", m.sqnr, m.cosine,
+                                 percent(m.flushed_share), percent(m.saturated_share),
+                                 uncounted(tensor) > 0 ? fmt::format("  without {} NaN or Inf",
+                                                                     grouped(uncounted(tensor)))
+                                                       : "")) +
+           "\n";
   }
   return out;
 }
 
 }  // namespace
-
-std::string short_name(std::string_view name, std::size_t most) {
-  const std::string all = octavo::shown(name, 4096);
-  if (all.size() <= most) return all;
-  const std::size_t end = most * 2 / 3, begin = most - end - 2;
-  return all.substr(0, begin) + ".." + all.substr(all.size() - end);
-}
 
 std::string summary_text(const CheckpointReport& report) {
   const Style style(stdout);
@@ -77,7 +80,8 @@ std::string summary_text(const CheckpointReport& report) {
   if (report.verb == "compare") {
     const std::size_t measured = order.size();
     std::erase_if(order, [&](std::size_t i) { return is_equal(report.tensors[i]); });
-    out += line("equal", fmt::format("{} of {} tensors", measured - order.size(), measured));
+    out += line("equal",
+                fmt::format("{} of {}", measured - order.size(), counted(measured, "tensor")));
   }
   if (!order.empty()) {
     const double median = report.tensors[order[order.size() / 2]].metrics.sqnr;
@@ -94,13 +98,14 @@ std::string summary_text(const CheckpointReport& report) {
     out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}",
                                     median, worst, cosine));
     if (not_counted > 0 && report.verb == "compare")
-      out += line("", style.bad(fmt::format("{} values are NaN or Inf in A and {} in B; no metric "
-                                            "counts them",
-                                            grouped(before_lost), grouped(after_lost))));
+      out +=
+          line("", style.bad(fmt::format("{} {} NaN or Inf in A and {} in B; no metric counts "
+                                         "them",
+                                         grouped(before_lost, "value"),
+                                         plural(before_lost, "is", "are"), grouped(after_lost))));
     else if (after_lost > 0)
-      out += line("", style.bad(fmt::format("{} values are NaN or Inf", grouped(after_lost))));
-    out += fmt::format("\n  {:<52} {:>7}  {:>8} {:>8} {:>9}\n", "worst tensors", "SQNR dB",
-                       "cosine", "flushed", "saturated");
+      out += line("", style.bad(fmt::format("{} {} NaN or Inf", grouped(after_lost, "value"),
+                                            plural(after_lost, "is", "are"))));
     out += worst_rows(report);
     const std::string& advice = report.tensors[order[0]].advice;
     if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));

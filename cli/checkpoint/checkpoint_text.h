@@ -18,9 +18,6 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
 // One line per note; repeated ones are limited.
 std::string notes_text(const std::vector<std::string>& notes);
 
-// The same name with numbers as "*": tensors of all layers under one name.
-std::string without_numbers(std::string_view name);
-
 // Prints on stderr which limits are missed, and by which tensor; true if any is.
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates);
@@ -28,8 +25,5 @@ bool misses_gates(std::string_view op, const CheckpointReport& report,
 // The final message on stderr: "wrote out", or that it was complete, and what was rewritten.
 void say_written(std::string_view op, const std::string& output, bool was_complete,
                  const std::vector<std::string>& written_again);
-
-// An untrusted name, limited to `most` characters by an ellipsis in the middle.
-std::string short_name(std::string_view name, std::size_t most);
 
 }  // namespace octavo::cli

@@ -1,7 +1,6 @@
 #include "cli/checkpoint/checkpoint_watch.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,12 +25,6 @@ static_assert(std::atomic<int>::is_always_lock_free);
 void remember(int signal_number) {
   // A second signal terminates at once.
   if (came.exchange(signal_number) != 0) std::_Exit(128 + signal_number);
-}
-
-std::size_t columns_of(std::FILE* stream) {
-  winsize size{};
-  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 std::string time_text(double seconds) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <unordered_map>
 
-#include "cli/checkpoint/checkpoint_text.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/error.h"
@@ -40,6 +39,8 @@ struct Node {
   }
 };
 
+std::string whole(const std::string& name) { return octavo::shown(name, name.size()); }
+
 bool is_number(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -69,8 +70,8 @@ void print_node(const Node& node, const std::string& indent, std::string& out) {
     }
     const Node& first = *node.children[i];
     const std::string label =
-        octavo::shown(first.name, 60) +
-        (end - i > 1 ? ".." + octavo::shown(node.children[end - 1]->name, 20) : std::string());
+        whole(first.name) +
+        (end - i > 1 ? ".." + whole(node.children[end - 1]->name) : std::string());
     out += line_of(first, label, end - i, indent);
     print_node(first, indent + "  ", out);
     i = end;

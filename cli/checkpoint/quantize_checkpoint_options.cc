@@ -9,12 +9,12 @@
 namespace octavo::cli {
 namespace {
 
-constexpr std::array<const char*, 11> kOnlyForArrays{
-    "--tile", "--axis", "--margin",          "--rounding", "--overflow", "--non-finite",
+constexpr std::array<const char*, 10> kOnlyForArrays{
+    "--tile", "--axis", "--margin",          "--rounding", "--overflow",
     "--nan",  "--seed", "--stochastic-bits", "--from",     "--plot"};
 constexpr std::array<const char*, 12> kOnlyForCheckpoints{
-    "--target",         "--include",   "--exclude",    "--recipe-for", "--dry-run", "--no-share",
-    "--scale-rounding", "--nonfinite", "--shard-size", "--max-memory", "--resume",  "--report"};
+    "--target",         "--include",      "--exclude",    "--recipe-for", "--dry-run", "--no-share",
+    "--scale-rounding", "--follow-links", "--shard-size", "--max-memory", "--resume",  "--report"};
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -48,7 +48,30 @@ std::pair<std::string, std::string> recipe_for(const std::string& typed) {
 }  // namespace
 
 std::vector<std::string> scale_rounding_names() { return {"bf16", "none"}; }
-std::vector<std::string> nonfinite_names() { return {"error", "clamp"}; }
+std::vector<std::string> clamp_names() { return {"error", "clamp"}; }
+
+void add_non_finite_option(CLI::App& app, std::optional<std::string>& into,
+                           const std::string& help) {
+  CLI::Option* const option = app.add_option("--non-finite", into, help)->type_name("RULE");
+  // Another spelling, understood and not offered.
+  app.add_option("--nonfinite", into)->type_name("RULE")->group("")->excludes(option);
+}
+
+bool is_clamped(std::string_view op, const std::optional<std::string>& typed) {
+  if (!typed) return false;
+  return named_argument(
+      text('[', op, "] --non-finite:"), *typed, clamp_names(), [](const std::string& name) {
+        check(name == "clamp" || name == "error", ErrorCode::invalid_argument, "non_finite",
+              "got '", octavo::shown(name), "'; expected error or clamp");
+        return name == "clamp";
+      });
+}
+
+void add_follow_links_flag(CLI::App& app, bool& into, const std::string& group) {
+  CLI::Option* const flag = app.add_flag(
+      "--follow-links", into, "Read and copy what links out of the model's folder lead to");
+  if (!group.empty()) flag->group(group);
+}
 
 void check_kind_of_options(const CLI::App& app, bool checkpoint) {
   const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };
@@ -94,11 +117,6 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
       ->type_name("RULE")
       ->group("Checkpoints")
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
-  app.add_option("--nonfinite", arguments.nonfinite,
-                 "NaN and Inf in weights: error (default), or clamp")
-      ->type_name("RULE")
-      ->group("Checkpoints")
-      ->check(CLI::IsMember(nonfinite_names()).description(""));
   app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
       ->type_name("FILE")
       ->group("Checkpoints");
@@ -112,6 +130,7 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
       ->group("Checkpoints");
   app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped")
       ->group("Checkpoints");
+  add_follow_links_flag(app, arguments.follow_links, "Checkpoints");
 }
 
 QuantizePlanOptions plan_options(const QuantizeArguments& common,
@@ -151,7 +170,7 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   for (const std::string& typed : arguments.recipe_for) out.recipe_for.push_back(recipe_for(typed));
   out.share = !arguments.no_share;
   out.bf16_scales = arguments.scale_rounding == "bf16";
-  out.clamp_non_finite = arguments.nonfinite == "clamp";
+  out.clamp_non_finite = is_clamped("quantize", common.non_finite);
   if (!arguments.shard_size.empty())
     out.shard_bytes = size_argument("[quantize] --shard-size:", arguments.shard_size);
   return out;

@@ -1,7 +1,9 @@
 // Checkpoint options of octavo quantize: as typed, and as the library's options.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -14,8 +16,8 @@ namespace octavo::cli {
 struct CheckpointArguments {
   std::string target = "compressed-tensors", report, max_memory, shard_size;
   std::vector<std::string> include, exclude, recipe_for;
-  std::string scale_rounding = "bf16", nonfinite = "error";
-  bool dry_run = false, no_share = false, resume = false;
+  std::string scale_rounding = "bf16";
+  bool dry_run = false, no_share = false, resume = false, follow_links = false;
 };
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
@@ -28,8 +30,15 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint);
 QuantizePlanOptions plan_options(const QuantizeArguments& common,
                                  const CheckpointArguments& arguments);
 
+// Options that several commands have. --nonfinite is understood for --non-finite.
+void add_non_finite_option(CLI::App& app, std::optional<std::string>& into,
+                           const std::string& help);
+void add_follow_links_flag(CLI::App& app, bool& into, const std::string& group = "");
+// The value of --non-finite for a checkpoint: error (default) or clamp. Throws UsageError.
+bool is_clamped(std::string_view op, const std::optional<std::string>& typed);
+
 // Values of the options, for help and completion.
 std::vector<std::string> scale_rounding_names();
-std::vector<std::string> nonfinite_names();
+std::vector<std::string> clamp_names();
 
 }  // namespace octavo::cli

@@ -66,7 +66,7 @@ int dry_run(const QuantizeArguments& common, const CheckpointArguments& argument
   if (!unused.empty())
     say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
              unused, count == 1 ? " does nothing here" : " do nothing here"));
-  const CheckpointReader source(common.input);
+  const CheckpointReader source(common.input, copied_files(arguments.follow_links));
   const QuantizePlan plan = plan_quantize(source, options);
   print(globals.json ? json_of(source, plan) + "\n" : plan_text(source, plan));
   return kGood;
@@ -85,26 +85,28 @@ bool is_directly_in(const std::string& file, const std::string& folder) {
 
 }  // namespace
 
-// A missing path is classified by its name, so that the message fits.
 bool is_checkpoint(const std::string& input) {
   std::error_code ignored;
-  if (input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored)) return true;
-  return input != "-" && !input.ends_with(".npy") && !std::filesystem::exists(input, ignored);
+  return input.ends_with(".safetensors") || input.ends_with(".gguf") ||
+         std::filesystem::is_directory(input, ignored);
 }
 
 int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArguments& arguments,
                             const Globals& globals) {
   QuantizeCheckpointOptions options{.plan = plan_options(common, arguments),
                                     .threads = common.threads.value_or(0),
-                                    .resume = arguments.resume};
+                                    .resume = arguments.resume,
+                                    .follow_links = arguments.follow_links};
   const std::vector<Gate> gates = gate_arguments("quantize", common.gates);
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
   check_usage(common.input, options.plan);
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
   if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
-  if (common.output.empty())
+  if (common.output.empty()) {
+    (void)CheckpointReader(common.input);  // what is wrong with the input comes first
     refuse("got no -o; say where the quantized checkpoint goes, or --dry-run for the plan alone");
+  }
   output_name("quantize", common.output);
   if (!arguments.report.empty() && !is_directly_in(arguments.report, common.output))
     const WholeFile could_be_written("quantize", output_name("quantize", arguments.report));

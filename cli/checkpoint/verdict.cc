@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/terminal/terminal.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
@@ -27,10 +28,6 @@ std::string without_digits(std::string_view line) {
 }
 
 }  // namespace
-
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 std::string verdict_text(const Verdict& verdict, VerdictDetail behind) {
   const Style style(stdout);

@@ -13,8 +13,6 @@ namespace octavo::cli {
 
 enum class VerdictDetail : std::uint8_t { reasons, counts };  // what follows each loader's name
 std::string verdict_text(const Verdict& verdict, VerdictDetail behind);
-// "1 error", "2 errors".
-std::string counted(std::size_t count, std::string_view what);
 
 // Limits repeated lines, such as notes that occur once per layer: of lines that differ only in
 // numbers the first three are kept, with a count of the rest.

@@ -8,6 +8,7 @@
 #include "cli/plot/plot.h"
 #include "cli/plot/plot_quantize.h"
 #include "cli/text/number_text.h"
+#include "octavo/base/count_text.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/parse_format.h"
 
@@ -156,12 +157,13 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
   svg.rect(left, bottom + 30, 11, 11, "bars-zero");
   svg.text(
       left + 17, bottom + 40,
-      fmt::format("zero; {} values that are not zero became it", grouped(report.metrics.flushed)),
+      fmt::format("zero; {} that {} not zero became it", grouped(report.metrics.flushed, "value"),
+                  plural(report.metrics.flushed, "is", "are")),
       "small");
   svg.rect(left, bottom + 48, 11, 11, "bars-limit");
   svg.text(left + 17, bottom + 58,
-           fmt::format("the limits of the format, {} codes; {} values lay beyond", grouped(highest),
-                       grouped(report.metrics.saturated)),
+           fmt::format("the limits of the format, {}; {} lay beyond", grouped(highest, "code"),
+                       grouped(report.metrics.saturated, "value")),
            "small");
 }
 

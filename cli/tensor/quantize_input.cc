@@ -8,6 +8,7 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/number_text.h"
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
@@ -68,8 +69,8 @@ QuantizeInput read_npy(const char* op, const std::string& path,
                           " dimensions; expected at most ", kMaxRank, "; reshape it"));
   check_memory(op, path, file, more_bytes_each);
   if (file.trailing_bytes() > 0)
-    say(text("octavo: [", op, "] note: '", path, "' has ", grouped(file.trailing_bytes()),
-             " bytes after its array; they are ignored"));
+    say(text("octavo: [", op, "] note: '", path, "' has ", grouped(file.trailing_bytes(), "byte"),
+             " after its array; ", plural(file.trailing_bytes(), "it is", "they are"), " ignored"));
 
   const Shape shape{std::span(header.shape)};
   QuantizeInput input{.memory = Tensor::values(shape, element.dtype)};

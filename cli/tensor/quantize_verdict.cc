@@ -25,10 +25,6 @@ constexpr double kFew = 0.05, kTimesFair = 4;
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
-std::string count_of(std::int64_t count, std::string_view word) {
-  return fmt::format("{} {}{}", grouped(count), word, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Parts parts_of(const QuantizeReport& report) {
@@ -98,7 +94,7 @@ std::string not_finite(const ErrorMetrics& m) {
            "first, or dequantize to float64; no metric counts them";
   return fmt::format(
       "{}, {} NaN or Inf in the input{}; no metric counts them", results, grouped(given),
-      m.scales.nan > 0 ? fmt::format(" and {} poisoned by it", count_of(m.scales.nan, "scale"))
+      m.scales.nan > 0 ? fmt::format(" and {} poisoned by it", grouped(m.scales.nan, "scale"))
                        : "");
 }
 
@@ -139,8 +135,7 @@ std::string where_the_error_is(const QuantizeReport& report) {
   if (share >= kConcentrated && stands_out(share, static_cast<double>(needed)))
     return fmt::format("{} of the squared error is in {} of {}, the worst at {}", percent(share),
                        grouped(static_cast<std::int64_t>(needed)),
-                       count_of(static_cast<std::int64_t>(parts.sums->size()), parts.word()),
-                       first);
+                       grouped(static_cast<std::int64_t>(parts.sums->size()), parts.word()), first);
   return fmt::format(
       "the error is spread {}; the worst {}, {}, has {} of it",
       stands_out(share_of(worst[0]), 1) ? text("over many ", parts.word(), "s") : "evenly",

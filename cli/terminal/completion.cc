@@ -36,8 +36,15 @@ Words recipe_for_names() {
   return words;
 }
 
+// Of arrays and of checkpoints.
+Words all_non_finite_names() {
+  Words words = non_finite_names();
+  for (const std::string& name : clamp_names()) words.push_back(name);
+  return words;
+}
+
 // The values of an argument; an argument that is not listed takes a file or a number.
-Words words_for(const std::string& argument) {
+Words words_for(const std::string& command, const std::string& argument) {
   static const std::map<std::string, Words (*)()> kKnown{{"--to", element_names},
                                                          {"--from", element_names},
                                                          {"--rounding", rounding_names},
@@ -54,12 +61,12 @@ Words words_for(const std::string& argument) {
                                                          {"--scale-rule", scale_rule_names},
                                                          {"--scale-policy", scale_policy_names},
                                                          {"--arith", arith_names},
-                                                         {"--non-finite", non_finite_names},
+                                                         {"--non-finite", all_non_finite_names},
                                                          {"--target", dialect_names},
                                                          {"--scale-rounding", scale_rounding_names},
-                                                         {"--nonfinite", nonfinite_names},
                                                          {"--for", loader_names},
                                                          {"--dtype", dequantized_dtype_names}};
+  if (command == "dequantize" && argument == "--non-finite") return clamp_names();
   const auto found = kKnown.find(argument);
   return found == kKnown.end() ? Words{} : found->second();
 }
@@ -71,12 +78,13 @@ CompletedCommand describe(const CLI::App& app) {
     if (option->get_group().empty()) continue;  // not in --help either
     const bool positional = option->get_positional();
     const std::string name = positional ? option->get_name(true) : option->get_name(false, false);
+    const Words words = words_for(command.name, name);
     CompletedArgument argument{
         .name = name,
         .description = option->get_description(),
         .takes_value = option->get_items_expected_max() > 0,
-        .takes_file = option->get_type_name() == "FILE" || (positional && words_for(name).empty()),
-        .words = words_for(name)};
+        .takes_file = option->get_type_name() == "FILE" || (positional && words.empty()),
+        .words = words};
     (positional ? command.arguments : command.options).push_back(std::move(argument));
   }
   return command;

@@ -1,6 +1,7 @@
 // The two output streams: whether they are terminals, colours, and printing.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 namespace octavo::cli {
 
 bool is_terminal(std::FILE* stream);
+std::size_t columns_of(std::FILE* stream);  // of a terminal; 80 where it does not say
 
 // Colours only on a terminal that knows them, and never when NO_COLOR is set (no-color.org).
 bool wants_color(std::FILE* stream);

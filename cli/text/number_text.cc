@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "octavo/base/count_text.h"
 #include "octavo/format/decode.h"
 
 namespace octavo::cli {
@@ -90,6 +91,10 @@ std::string grouped(std::int64_t count) {
     out += digits[i];
   }
   return out;
+}
+
+std::string grouped(std::int64_t count, std::string_view one) {
+  return fmt::format("{} {}", grouped(count), plural(count, one));
 }
 
 std::string bytes_text(double bytes) {

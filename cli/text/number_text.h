@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "octavo/format/format.h"
 
@@ -17,6 +18,8 @@ std::string short_number(double value);
 
 // 1234567 -> 1,234,567.
 std::string grouped(std::int64_t count);
+// "1 tensor", "1,234 tensors".
+std::string grouped(std::int64_t count, std::string_view one);
 
 // 1536 -> 1.5 KiB.
 std::string bytes_text(double bytes);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
 #if defined(__aarch64__)
@@ -113,7 +114,7 @@ std::vector<std::string> cpu_feature_names() {
 
 std::string cpu_name() {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return text(model(), ", ", cores, cores == 1 ? " core" : " cores");
+  return text(model(), ", ", counted(cores, "core"));
 }
 
 }  // namespace octavo

@@ -4,14 +4,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/json/json.h"
+#include "octavo/checkpoint/folder_guard_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
 
@@ -22,37 +23,13 @@ constexpr std::string_view kOp = "checkpoint";
 constexpr std::string_view kWeights = ".safetensors", kIndex = ".safetensors.index.json";
 constexpr std::string_view kUsualIndex = "model.safetensors.index.json",
                            kUsualFile = "model.safetensors";
+constexpr std::string_view kGguf = ".gguf";
 constexpr std::string_view kConfig = "config.json", kHfQuantConfig = "hf_quant_config.json";
 // The index of the largest models has about 10 MB, their config a few KB.
 constexpr std::uint64_t kMaxIndexBytes = 64U << 20, kMaxConfigBytes = 8U << 20;
 
-// Weights in other file formats, and their indexes: not copied beside quantized weights.
-constexpr std::array<std::string_view, 11> kOtherWeights{
-    ".bin",  ".pt",        ".pth", ".gguf",          ".h5", ".msgpack", ".ckpt",
-    ".onnx", ".onnx_data", ".npz", ".bin.index.json"};
-
-bool is_other_weights(std::string_view name) {
-  return std::any_of(kOtherWeights.begin(), kOtherWeights.end(),
-                     [&](std::string_view suffix) { return name.ends_with(suffix); });
-}
-
 bool contains(const std::vector<std::string>& sorted, std::string_view name) {
   return std::binary_search(sorted.begin(), sorted.end(), name);
-}
-
-// Names of the plain files (links followed) in a folder, sorted.
-std::vector<std::string> files_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    std::error_code ignored;
-    if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
-  }
-  if (error)
-    fail(ErrorCode::io, kOp, "could not list '", shown(folder, 200), "': ", error.message());
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -62,39 +39,56 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > 4 ? out + ", ..." : out;
 }
 
-// A checkpoint nested in a checkpoint, such as an output folder or an unfinished one.
-bool is_another_model(const std::string& folder) {
-  std::error_code ignored;
-  if (std::filesystem::exists(folder + "/octavo-progress.json", ignored)) return true;
-  const std::string config = text(folder, "/", kConfig);
-  if (!std::filesystem::is_regular_file(config, ignored)) return false;
-  try {
-    const Json words = parse_json(read_small_file(config, kMaxConfigBytes), kConfig);
-    return words.has("architectures") || words.has("model_type") || words.has("octavo");
-  } catch (const Error&) {
-    return false;
+// The one file of weights in a folder without an index. Any of them might be the model.
+std::string only_weights(const std::string& path, const FolderGuard& guard,
+                         const std::vector<std::string>& weights) {
+  const ModelFolder& folder = guard.folder();
+  const auto check_read = [&](const std::string& name) {
+    if (name.ends_with(kWeights) && name.find('/') == std::string::npos) guard.check_read(name);
+  };
+  for (const auto& [name, about] : folder.unreadable) check_read(name);
+  for (const auto& [name, kind] : folder.special) check_read(name);
+  if (contains(weights, kUsualFile)) return std::string(kUsualFile);
+  if (weights.size() > 1)
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(path, 200),
+         "' has several: ", list_of(weights), ", and no index; give it one, or give a file");
+  if (weights.empty()) {
+    const auto gguf = std::find_if(folder.files.begin(), folder.files.end(),
+                                   [](const std::string& name) { return name.ends_with(kGguf); });
+    fail_on_file(ENOENT, path, kOp, "'", shown(path, 200), "' has no .safetensors file",
+                 gguf == folder.files.end()
+                     ? "; expected a model"
+                     : text(", and '", shown(*gguf, 80), "' is GGUF, which is not read"));
   }
+  check_no_shard_is_left_out(weights, weights, weights.front());
+  return weights.front();
 }
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const std::string& path)
+CheckpointReader::CheckpointReader(const std::string& path, OtherFiles others)
     : path_(path), config_(std::make_shared<Json>()), hf_quant_config_(config_) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno),
-         "; expected a folder with a model, or a .safetensors file");
+    fail_on_file(errno, path, kOp, "could not open '", shown(path, 200),
+                 "': ", std::strerror(errno),
+                 "; expected a folder with a model, or a .safetensors file");
   is_folder_ = S_ISDIR(status.st_mode);
   if (is_folder_) {
-    open_folder();
+    open_folder(FolderGuard(path, others));
   } else {
+    check(!path.ends_with(kGguf), ErrorCode::unsupported, kOp, "'", shown(path, 200),
+          "' is a GGUF file, which is not read; expected a .safetensors file, or a folder with a "
+          "model; get the model in that form");
     files_.emplace_back(path);
     take_tensors(nullptr);
   }
 }
 
-void CheckpointReader::open_folder() {
-  const std::vector<std::string> names = files_in(path_);
+void CheckpointReader::open_folder(const FolderGuard& guard) {
+  const std::vector<std::string>& names = guard.folder().files;
+  for (const std::string_view name : {kConfig, kHfQuantConfig, kUsualIndex})
+    guard.check_read(std::string(name));
   std::vector<std::string> weights, indexes;
   for (const std::string& name : names) {
     if (name.starts_with('.')) continue;
@@ -109,6 +103,7 @@ void CheckpointReader::open_folder() {
   std::vector<std::string> used;
   if (!indexes.empty()) {
     index_name_ = indexes.front();
+    guard.check_read(index_name_);
     index =
         parse_shard_index(read_small_file(path_ + "/" + index_name_, kMaxIndexBytes), index_name_);
     used = index->files;
@@ -116,20 +111,17 @@ void CheckpointReader::open_folder() {
       fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has ", kUsualFile, " and ",
            shown(index_name_, 80),
            ", which does not name it: loaders differ in which they take; remove one");
-    for (const std::string& name : used)
+    for (const std::string& name : used) {
+      guard.check_read(name);
       if (!contains(names, name))
-        fail(ErrorCode::io, kOp, "'", shown(index_name_, 80), "' names '", shown(name, 80),
-             "', which is not in '", shown(path_, 200), "'; get all files of the model");
+        fail_on_file(ENOENT, text(path_, "/", name), kOp, "'", shown(index_name_, 80), "' names '",
+                     shown(name, 80), "', which is not in '", shown(path_, 200),
+                     "'; get all files of the model");
+    }
     check_no_shard_is_left_out(used, weights, index_name_);
-  } else if (contains(weights, kUsualFile)) {
-    used = {std::string(kUsualFile)};
-  } else if (weights.size() == 1) {
-    used = weights;
-    check_no_shard_is_left_out(used, weights, used.front());
   } else {
-    fail(weights.empty() ? ErrorCode::io : ErrorCode::invalid_argument, kOp, "'", shown(path_, 200),
-         weights.empty() ? "' has no .safetensors file" : "' has several: ", list_of(weights),
-         weights.empty() ? "; expected a model" : ", and no index; give it one, or give a file");
+    used = {only_weights(path_, guard, weights)};
+    guard.check_read(used.front());
   }
   for (const std::string& name : used) files_.emplace_back(path_ + "/" + name);
   take_tensors(index ? &*index : nullptr);
@@ -137,7 +129,7 @@ void CheckpointReader::open_folder() {
     if (name == kConfig || name == kHfQuantConfig || name.ends_with(kIndex) ||
         contains(used, name) || name.ends_with(".octavo-tmp"))
       continue;
-    if (name.ends_with(kWeights) || is_other_weights(name)) {
+    if (is_weights_name(name)) {
       if (name.ends_with(kWeights) && !name.starts_with('.')) unread_files_.push_back(name);
       notes_.push_back(text("'", shown(name, 80), "' holds other weights and is left out"));
       continue;
@@ -160,59 +152,29 @@ void CheckpointReader::open_folder() {
       fail(error.code(), kOp, "'", shown(path_, 200), "': ", reason_of(error));
     }
   };
-  find_in_subfolders();
+  take_subfolders(guard.folder());
+  const std::vector<std::string> left_out = guard.check_copies(other_files_);
+  notes_.insert(notes_.end(), left_out.begin(), left_out.end());
   config_ = std::make_shared<Json>(read_config(kConfig));
   hf_quant_config_ = std::make_shared<Json>(read_config(kHfQuantConfig));
 }
 
 std::string CheckpointReader::config_text() const { return config_->dump(); }
 
-// Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors. A folder with weights
-// and a config is a module; weights without a config are another format of the model.
-void CheckpointReader::find_in_subfolders() {
-  constexpr int kMaxDepth = 4;
-  constexpr std::size_t kMaxFiles = 10'000;
-  namespace fs = std::filesystem;
-  std::vector<std::string> found;
-  std::size_t links = 0, seen = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(path_, error), end;
-       !error && at != end && seen < kMaxFiles; at.increment(error)) {
-    ++seen;
-    std::error_code ignored;
-    const std::string name = at->path().filename().string();
-    const bool hidden = name.starts_with('.') || name == "__pycache__";
-    if (at->is_directory(ignored) &&
-        (hidden || at.depth() + 1 >= kMaxDepth || at->is_symlink(ignored)))
-      at.disable_recursion_pending();
-    if (at->is_directory(ignored) && is_another_model(at->path().string())) {
-      notes_.push_back(text("'", shown(name, 80), "' is a model of its own and is left out"));
-      at.disable_recursion_pending();
-    }
-    if (at.depth() == 0 || hidden) continue;
-    if (at->is_symlink(ignored)) {
-      ++links;
-    } else if (at->is_regular_file(ignored)) {
-      found.push_back(fs::path(at->path()).lexically_relative(path_).generic_string());
-    }
-  }
-  std::sort(found.begin(), found.end());
+// Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors.
+void CheckpointReader::take_subfolders(const ModelFolder& folder) {
   std::size_t weights = 0;
-  for (std::string& name : found) {
-    const std::string config = name.substr(0, name.rfind('/') + 1) + std::string(kConfig);
-    const bool module = name.ends_with(kWeights) && contains(found, config);
-    if (!module && (name.ends_with(kWeights) || is_other_weights(name))) {
+  for (const std::string& name : folder.below) {
+    if (is_weights_name(name) && !is_module_file(folder, name)) {
       ++weights;
     } else {
       other_files_.push_back(name);
     }
   }
+  notes_.insert(notes_.end(), folder.notes.begin(), folder.notes.end());
   if (weights > 0)
-    notes_.push_back(text(weights, " files of other weights in subfolders are left out"));
-  if (links > 0)
-    notes_.push_back(text(links, " links in subfolders are left out: they are not followed"));
-  if (seen >= kMaxFiles)
-    notes_.push_back(text("subfolders have more than ", kMaxFiles, " files; the rest is left out"));
+    notes_.push_back(text(counted(weights, "file"), " of other weights in subfolders ",
+                          plural(static_cast<std::int64_t>(weights), "is", "are"), " left out"));
 }
 
 void CheckpointReader::take_tensors(const ShardIndex* index) {
@@ -244,8 +206,8 @@ void CheckpointReader::take_tensors(const ShardIndex* index) {
       not_in_index_.push_back(tensor.name());
   }
   if (!not_in_index_.empty())
-    notes_.push_back(text("'", shown(index_name_, 80), "' leaves out ", not_in_index_.size(),
-                          not_in_index_.size() == 1 ? " tensor" : " tensors", " of its files"));
+    notes_.push_back(text("'", shown(index_name_, 80), "' leaves out ",
+                          counted(not_in_index_.size(), "tensor"), " of its files"));
   if (index->total_size >= 0 && static_cast<std::uint64_t>(index->total_size) != nbytes())
     notes_.push_back(text("'", shown(index_name_, 80), "' says total_size ", index->total_size,
                           ", the tensors have ", nbytes(), " bytes"));
@@ -262,7 +224,7 @@ const StoredTensor& CheckpointReader::at(std::string_view name) const {
   const StoredTensor* const found = find(name);
   if (found == nullptr)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has no tensor '",
-         shown(name, 120), "'; it has ", tensors_.size(), " others");
+         shown(name, 120), "'; it has ", counted(tensors_.size(), "other"));
   return *found;
 }
 

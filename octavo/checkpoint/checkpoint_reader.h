@@ -19,6 +19,19 @@ namespace octavo {
 
 class Json;
 
+// What a caller does with the files of a folder besides weights, index and config. A folder is
+// untrusted, and a symbolic link in it may lead to a private file.
+enum class OtherFiles : std::uint8_t {
+  unused,  // nothing; symbolic links are followed wherever they lead, as only this process reads
+  // They are copied. A link out of the folder is an error, of weights and config too; for a
+  // snapshot in a Hugging Face cache, a link out of the model's folder there (models--X).
+  copied,
+  copied_with_links,  // copied, and links may lead anywhere
+};
+[[nodiscard]] constexpr OtherFiles copied_files(bool follow_links) {
+  return follow_links ? OtherFiles::copied_with_links : OtherFiles::copied;
+}
+
 struct StoredTensor {
   std::size_t file = 0;  // index into CheckpointReader::files()
   const safetensors::TensorEntry* entry = nullptr;
@@ -32,8 +45,9 @@ class OCTAVO_API CheckpointReader {
   // Throws Error(io) when a file cannot be read or is missing (a shard that the index names),
   // Error(invalid_argument) when headers or index are wrong: a tensor in two shards, an index that
   // contradicts the headers, a shard name with a folder in it, a folder with several files and no
-  // index.
-  explicit CheckpointReader(const std::string& path);
+  // index. FileError, before anything is read, for what cannot be copied although it should be:
+  // broken links and loops, links out of the folder.
+  explicit CheckpointReader(const std::string& path, OtherFiles others = OtherFiles::unused);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_folder() const { return is_folder_; }
@@ -42,8 +56,8 @@ class OCTAVO_API CheckpointReader {
   // The index's name, "model.safetensors.index.json"; empty where there is none.
   [[nodiscard]] const std::string& index_name() const { return index_name_; }
   // Other files of the folder, to be copied: tokenizers and the like, those of subfolders as
-  // "1_Pooling/config.json". Excludes the files that the members below hold and weights in other
-  // file formats; symbolic links in subfolders are skipped, with a note.
+  // "1_Pooling/config.json". Excludes the files that the members below hold, weights in other file
+  // formats, pipes, sockets and devices, and nested models; all but the first with a note.
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
   // Irregularities that are no errors: a wrong total_size, weight files that no index names.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
@@ -70,8 +84,8 @@ class OCTAVO_API CheckpointReader {
   std::string path_;
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
-  void open_folder();
-  void find_in_subfolders();
+  void open_folder(const class FolderGuard& guard);
+  void take_subfolders(const struct ModelFolder& folder);
   void take_tensors(const struct ShardIndex* index);
 
   std::string index_name_;

@@ -26,6 +26,11 @@ class CheckpointReaderTest : public CheckpointTest {
   [[nodiscard]] std::string refusal(ErrorCode code = ErrorCode::invalid_argument) const {
     return message_of([&] { CheckpointReader reader(path("model")); }, code);
   }
+  [[nodiscard]] static std::string notes_of(const CheckpointReader& reader) {
+    std::string notes;
+    for (const std::string& note : reader.notes()) notes += note + "\n";
+    return notes;
+  }
   static constexpr std::string_view kRight =
       R"("a.x": "one.safetensors", "a.y": "one.safetensors", "b": "two.safetensors")";
 };
@@ -64,19 +69,21 @@ TEST_F(CheckpointReaderTest, FindsWhatSubfoldersHave) {
   save("model/.git/config", "hidden");
   save("model/out/config.json", R"({"model_type": "llama"})");
   save("model/out/tokenizer.json", "{}");
-  save("model/a/b/c/d/e/deep.txt", "too deep");
-  save("secret", "outside");
-  std::filesystem::create_symlink(path("secret"), path("model/1_Pooling/link"));
-  std::filesystem::create_directory_symlink(path("model"), path("model/2_Dense/loop"));
-  const CheckpointReader reader(path("model"));
+  save("model/a/b/c/d/e/deep.txt", "any depth");
+  std::string far = "model/far";
+  for (int i = 0; i < 20; ++i) far += "/x";
+  save(far + "/deep.txt", "too deep");
+  const CheckpointReader reader(path("model"), OtherFiles::copied);
   EXPECT_EQ(reader.other_files(),
             (std::vector<std::string>{"1_Pooling/config.json", "2_Dense/config.json",
-                                      "2_Dense/model.safetensors"}));
-  std::string notes;
-  for (const std::string& note : reader.notes()) notes += note + "\n";
-  EXPECT_TRUE(has(notes, "2 files of other weights") && has(notes, "2 links") &&
-              has(notes, "'out' is a model"))
-      << notes;
+                                      "2_Dense/model.safetensors", "a/b/c/d/e/deep.txt"}));
+  EXPECT_TRUE(has(notes_of(reader), "2 files of other weights") &&
+              has(notes_of(reader), "'out' is a model") &&
+              has(notes_of(reader), "folders deep and is left out"))
+      << notes_of(reader);
+  std::filesystem::remove_all(path("model/onnx"));
+  EXPECT_TRUE(
+      has(notes_of(CheckpointReader(path("model"))), "1 file of other weights in subfolders is"));
 }
 
 TEST_F(CheckpointReaderTest, MessagesAboutAConfigNameTheFolder) {

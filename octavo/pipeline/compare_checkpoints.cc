@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
@@ -85,8 +86,10 @@ class Pairing {
       std::copy_if(names->begin(), names->end(), std::back_inserter(report.not_compared),
                    [](const std::string& name) { return !is_dialect_tensor(name); });
     if (a_.unknown() + b_.unknown() > 0)
-      notes.push_back(text("not compared: ", a_.unknown(), " tensors of the first and ",
-                           b_.unknown(), " of the second hold no numbers that octavo knows"));
+      notes.push_back(text("not compared: ", counted(a_.unknown(), "tensor"), " of the first and ",
+                           b_.unknown(),
+                           " of the second, with numbers of no type that octavo "
+                           "knows"));
     return std::move(pairs_);
   }
 
@@ -222,6 +225,9 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
     if (pair.b.found != nullptr) {
       error = measure_row_block(before.view(), b.codes(pair.b, piece.first, piece.rows),
                                 {.first_row = piece.first});
+    } else if (pair.a.integers || pair.b.integers) {
+      error = measure_values(a.all_digits(pair.a, piece.first, piece.rows),
+                             b.all_digits(pair.b, piece.first, piece.rows), 0);
     } else {
       const Tensor after = b.values(pair.b, piece.first, piece.rows);
       error = measure_values(before.span<float>(), after.span<float>(), 0);

@@ -1,10 +1,12 @@
 #include "octavo/pipeline/compare_side_internal.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
 #include "octavo/checkpoint/expert_stack.h"
 #include "octavo/convert/widen.h"
+#include "octavo/pipeline/integer_values_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
@@ -21,11 +23,12 @@ ComparedSide::ComparedSide(const std::string& path)
   for (const std::string& name : recognized_.plain) {
     const StoredTensor& tensor = checkpoint_.at(name);
     const auto type = safetensors::element_type(tensor.entry->type);
-    if (!type || type->packed || tensor.entry->shape.size() > kMaxRank) {
+    const bool integers = is_integer(tensor.entry->type);
+    if ((!type && !integers) || (type && type->packed) || tensor.entry->shape.size() > kMaxRank) {
       ++unknown_;
       continue;
     }
-    Numbers numbers{.plain = &tensor, .bytes = tensor.nbytes()};
+    Numbers numbers{.plain = &tensor, .integers = integers, .bytes = tensor.nbytes()};
     numbers.shape.assign(tensor.entry->shape.begin(), tensor.entry->shape.end());
     add(name, std::move(numbers));
   }
@@ -45,6 +48,13 @@ Tensor ComparedSide::values(const Numbers& numbers, std::int64_t first, std::int
   if (numbers.found != nullptr)
     return dequantize(codes(numbers, first, rows), DType::f32, {.threads = 1});
   if (numbers.transposed) return read_transposed(numbers, first, rows);
+  if (numbers.integers) {
+    const WideValues all = all_digits(numbers, first, rows);
+    Tensor out = Tensor::values({rows, numbers.cols}, DType::f32);
+    std::transform(all.value.begin(), all.value.end(), out.span<float>().begin(),
+                   [](double value) { return static_cast<float>(value); });
+    return out;
+  }
   return widened(as_stored(numbers, first, rows));
 }
 
@@ -55,10 +65,31 @@ Tensor ComparedSide::wide_values(const Numbers& numbers, std::int64_t first,
   return wide ? as_stored(numbers, first, rows) : values(numbers, first, rows);
 }
 
+WideValues ComparedSide::all_digits(const Numbers& numbers, std::int64_t first,
+                                    std::int64_t rows) const {
+  if (!numbers.integers) {
+    WideValues out;
+    const Tensor values = wide_values(numbers, first, rows);
+    if (values.view().dtype == DType::f64)
+      for (const double value : values.span<double>()) out.add(value);
+    else
+      for (const float value : values.span<float>()) out.add(static_cast<double>(value));
+    return out;
+  }
+  const auto size =
+      static_cast<std::int64_t>(safetensors::stored_bits(numbers.plain->entry->type)) / 8;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * numbers.cols * size));
+  if (!bytes.empty())
+    checkpoint_.read(*numbers.plain,
+                     static_cast<std::uint64_t>((numbers.first + first) * numbers.cols * size),
+                     bytes);
+  return integer_values(bytes, numbers.plain->entry->type);
+}
+
 std::vector<std::pair<std::string, ComparedNumbers>> ComparedSide::split_experts(
     const std::string& name, const Numbers& whole) const {
   std::vector<std::pair<std::string, Numbers>> out;
-  if (whole.shape.size() != 3) return out;
+  if (whole.shape.size() != 3 || whole.integers) return out;
   const ExpertStack stack = expert_stack(name, [&](const std::string& of) -> std::optional<Shape> {
     const auto found = all_.find(of);
     if (found == all_.end()) return std::nullopt;

@@ -10,13 +10,15 @@
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/quant/quantized_tensor.h"
+#include "octavo/report/value_error.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
 
 // One tensor of a checkpoint as values.
 struct ComparedNumbers {
-  const StoredTensor* plain = nullptr;  // floating point, or codes without a scale
+  const StoredTensor* plain = nullptr;  // floating point, integers, or codes without a scale
+  bool integers = false;                // or booleans
   const FoundWeight* found = nullptr;
   std::vector<std::int64_t> shape{};
   std::int64_t rows = 1, cols = 1;
@@ -48,6 +50,10 @@ class ComparedSide {
   // most.
   [[nodiscard]] Tensor wide_values(const Numbers& numbers, std::int64_t first,
                                    std::int64_t rows) const;
+
+  // For a comparison with integers, which f32 does not hold.
+  [[nodiscard]] WideValues all_digits(const Numbers& numbers, std::int64_t first,
+                                      std::int64_t rows) const;
 
   // The matrices of an expert stack under their per-expert names; empty where it is no stack, or
   // its orientation is unknown.

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/pipeline/plan/convert_plan_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
 #include "octavo/pipeline/stream/finished_folder_internal.h"
@@ -45,7 +46,7 @@ void speak_as(std::string_view op, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    fail(error.code(), op, reason_of(error));
+    fail_again(error, op, reason_of(error));
   }
 }
 
@@ -84,7 +85,7 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
 ConvertCheckpointResult convert_checkpoint(const std::string& source_path, const std::string& out,
                                            Dialect target,
                                            const ConvertCheckpointOptions& options) {
-  const CheckpointReader source(source_path);
+  const CheckpointReader source(source_path, copied_files(options.follow_links));
   ConvertCheckpointResult result;
   const QuantizePlan plan = plan_convert(source, target, result);
   run(kOp, source, out, plan, text("convert to ", name_of(target)), options, result);
@@ -96,7 +97,7 @@ ConvertCheckpointResult dequantize_checkpoint(const std::string& source_path,
                                               const ConvertCheckpointOptions& options) {
   check(dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32, ErrorCode::wrong_type,
         "dequantize", "got ", dtype_name(dtype), "; expected bfloat16, float16 or float32");
-  const CheckpointReader source(source_path);
+  const CheckpointReader source(source_path, copied_files(options.follow_links));
   ConvertCheckpointResult result;
   QuantizePlan plan = plan_dequantize(source, dtype, result);
   plan.options.clamp_non_finite = options.clamp_non_finite;

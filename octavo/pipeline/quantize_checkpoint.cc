@@ -99,7 +99,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
                                      const QuantizeCheckpointOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   check(!out.empty(), ErrorCode::invalid_argument, kOp, "got no name for the output");
-  const CheckpointReader source(source_path);
+  const CheckpointReader source(source_path, copied_files(options.follow_links));
   const std::string identity = source_identity(source);
   QuantizePlan plan = plan_quantize(source, options.plan);
   return_freed_memory();

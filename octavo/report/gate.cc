@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
 namespace octavo {
@@ -34,7 +35,7 @@ MissedGate missed_by(const Gate& gate, const std::vector<std::string>& not_compa
   const std::string& first = not_compared.front();
   const std::size_t more = not_compared.size() - 1;
   std::string what = text("'", shown(first, 120), "' ");
-  if (more > 0) what += text("and ", more, more == 1 ? " other " : " others ");
+  if (more > 0) what += text("and ", counted(more, "other"), " ");
   what += text(more > 0 ? "were" : "was", " not compared");
   return {gate.typed, std::move(what), first, not_compared.size()};
 }
@@ -102,11 +103,12 @@ std::vector<MissedGate> missed_gates(const CheckpointReport& report,
     const std::string name = text("'", shown(first->name, 120), "'");
     char value[32];
     std::snprintf(value, sizeof value, "%.6g", gate.value(first->metrics));
-    std::string what = gate.is_violated_by(first->metrics)
-                           ? text(gate.metric_name, " of ", name, " is ", value)
-                           : text(uncounted(*first), " values of ", name,
-                                  " are NaN or Inf, which no metric counts");
-    if (count > 1) what += text(", and of ", count - 1, count == 2 ? " other" : " others");
+    std::string what =
+        gate.is_violated_by(first->metrics)
+            ? text(gate.metric_name, " of ", name, " is ", value)
+            : text(counted(uncounted(*first), "value"), " of ", name, " ",
+                   plural(uncounted(*first), "is", "are"), " NaN or Inf, which no metric counts");
+    if (count > 1) what += text(", and of ", counted(count - 1, "other"));
     out.push_back({gate.typed, std::move(what), first->name, count});
   }
   return out;

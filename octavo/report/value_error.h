@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "octavo/report/row_block_error.h"
 
@@ -12,5 +13,20 @@ namespace octavo {
 // takes in its file.
 [[nodiscard]] RowBlockError measure_values(std::span<const float> before,
                                            std::span<const float> after, std::int64_t bytes);
+
+// Numbers that a float or a double cannot hold, such as 64-bit integers: each is value + rest,
+// exactly. Where one side of a comparison is integers, the other side is as well, with rest 0.
+struct WideValues {
+  std::vector<double> value, rest;
+
+  void add(double whole) { add(whole, 0); }
+  void add(double nearest, double remainder) {
+    value.push_back(nearest);
+    rest.push_back(remainder);
+  }
+};
+// The same for those: values that differ have an error, however large they are.
+[[nodiscard]] RowBlockError measure_values(const WideValues& before, const WideValues& after,
+                                           std::int64_t bytes);
 
 }  // namespace octavo

@@ -11,7 +11,9 @@
 #include <optional>
 #include <utility>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {
@@ -22,9 +24,10 @@ std::uint64_t plain_file_bytes(int descriptor, const std::string& path) {
   struct stat status {};
   const bool known = fstat(descriptor, &status) == 0;
   if (known && S_ISREG(status.st_mode)) return static_cast<std::uint64_t>(status.st_size);
-  fail(ErrorCode::io, kOp, shown_file(path), " is a ",
-       known && S_ISDIR(status.st_mode) ? "folder" : "device or pipe",
-       "; expected a plain file; give the name of a .safetensors file");
+  const bool folder = known && S_ISDIR(status.st_mode);
+  fail_on_file(folder ? EISDIR : EINVAL, path, kOp, shown_file(path), " is a ",
+               folder ? "folder" : "device or pipe",
+               "; expected a plain file; give the name of a .safetensors file");
 }
 
 // Strides are products of sizes and must not overflow either, even for an empty tensor.
@@ -52,7 +55,7 @@ FileReader::FileReader(const std::string& path, const ReadOptions& options) : pa
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     const int error = errno;
-    fail(ErrorCode::io, kOp, "could not open ", shown_file(path), ": ", std::strerror(error));
+    fail_on_file(error, path, kOp, "could not open ", shown_file(path), ": ", std::strerror(error));
   }
   try {
     const std::uint64_t file_bytes = plain_file_bytes(descriptor_, path);
@@ -95,7 +98,7 @@ const TensorEntry& FileReader::at(std::string_view name) const {
   const TensorEntry* const found = find(name);
   if (found == nullptr) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(path_), " has no ", shown_tensor(name),
-         "; it has ", header_.tensors.size(), " others");
+         "; it has ", counted(header_.tensors.size(), "other"));
   }
   return *found;
 }
@@ -106,11 +109,13 @@ void FileReader::read_file(std::uint64_t position, std::span<std::byte> into) co
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       const int error = errno;
-      fail(ErrorCode::io, kOp, "could not read ", shown_file(path_), ": ", std::strerror(error));
+      fail_on_file(error, path_, kOp, "could not read ", shown_file(path_), ": ",
+                   std::strerror(error));
     }
     if (got == 0) {
-      fail(ErrorCode::io, kOp, shown_file(path_), " ends at byte ", position, "; expected ",
-           into.size(), " more; it was changed while it was read, start again with a whole one");
+      fail_on_file(EIO, path_, kOp, shown_file(path_), " ends at byte ", position, "; expected ",
+                   into.size(),
+                   " more; it was changed while it was read, start again with a whole one");
     }
     position += static_cast<std::uint64_t>(got);
     into = into.subspan(static_cast<std::size_t>(got));

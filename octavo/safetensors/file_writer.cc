@@ -1,11 +1,13 @@
 #include "octavo/safetensors/file_writer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/file_id.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/safetensors/data_checksum.h"
@@ -22,7 +24,7 @@ FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
                        const WriteOptions& options)
     : sources_(options.sources),
       header_(place_tensors(std::move(tensors), options.metadata, path)),
-      file_(std::make_unique<WholeFile>(std::string(kOp), path)),
+      file_(std::make_unique<WholeFile>(std::string(kOp), path, options.mode)),
       sums_(options.sum) {
   check_is_no_source();
   file_->reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
@@ -38,8 +40,8 @@ void FileWriter::check_is_no_source() const {
   const std::optional<FileId> target = file_id(file_->path());
   const auto is_target = [&](const std::string& source) { return file_id(source) == target; };
   if (target && std::any_of(sources_.begin(), sources_.end(), is_target)) {
-    fail(ErrorCode::io, kOp, shown_file(file_->path()),
-         " is also a file to read from; expected two; write to another name");
+    fail_on_file(EINVAL, file_->path(), kOp, shown_file(file_->path()),
+                 " is also a file to read from; expected two; write to another name");
   }
 }
 

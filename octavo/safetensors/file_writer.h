@@ -29,7 +29,8 @@ struct WriteOptions {
   std::vector<std::string> sources{};  // paths of files that must not be replaced
   // Buffer size of a write-behind thread; 0: the calling thread writes.
   std::uint64_t write_behind = 0;
-  bool sum = false;  // keep written_checksum()
+  bool sum = false;      // keep written_checksum()
+  unsigned mode = 0666;  // permissions of the file, of which the umask takes away
 };
 
 class OCTAVO_API FileWriter {

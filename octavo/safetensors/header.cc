@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/base/json/json_reader_internal.h"
 #include "octavo/base/json/json_text_internal.h"
@@ -130,10 +131,9 @@ void keep_last_of_each_name(std::vector<TensorEntry>& tensors, bool strict, std:
 std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::uint64_t file_bytes,
                                  std::string_view file) {
   if (file_bytes < kLengthBytes || first_bytes.size() < kLengthBytes) {
-    fail(
-        ErrorCode::invalid_argument, kOp, shown_file(file), " has ", file_bytes,
-        " bytes; expected at least 8 for the length of a header; it is no safetensors file, or was "
-        "cut short");
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file), " has ", counted(file_bytes, "byte"),
+         "; expected at least 8 for the length of a header; it is no safetensors file, or was "
+         "cut short");
   }
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) {

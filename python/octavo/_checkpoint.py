@@ -43,6 +43,7 @@ def quantize_checkpoint(
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
+    follow_links: bool = False,
     dry_run: bool = False,
     fail_if: Iterable[str] = (),
     progress: OnProgress | None = None,
@@ -52,7 +53,9 @@ def quantize_checkpoint(
     model: a folder with safetensors files, or one file. out: a folder that is not there yet.
     dry_run: write nothing, and give the plan: tensors with what becomes of each, files, sizes; it
     has the verb "plan" and no metrics. fail_if: limits such as "cosine<0.999"; where a tensor
-    misses one, LimitMissed is raised when all is written.
+    misses one, LimitMissed is raised when all is written. follow_links: read and copy what symbolic
+    links out of the model's folder (of a Hugging Face cache: out of the model's folder there) lead
+    to, which is refused otherwise.
     recipe: a preset; target: the dialect (naming and layout) of the output. include, exclude:
     regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
@@ -91,9 +94,11 @@ def quantize_checkpoint(
     threads = checked.threads(op, threads)
     memory = checked.size(op, "max_memory", max_memory)
     resume = checked.flag(op, "resume", resume)
+    follow_links = checked.flag(op, "follow_links", follow_links)
     progress = checked.called(op, progress)
     if checked.flag(op, "dry_run", dry_run):
-        return CheckpointReport(Plan(_octavo.plan_checkpoint(source, options)))
+        plan = _octavo.plan_checkpoint(source, options, follow_links=follow_links)
+        return CheckpointReport(Plan(plan))
     if out is None:
         raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
     handle = _octavo.quantize_checkpoint(
@@ -103,6 +108,7 @@ def quantize_checkpoint(
         threads=threads,
         max_memory=memory,
         resume=resume,
+        follow_links=follow_links,
         progress=progress,
     )
     return within(op, CheckpointReport(handle), limits)
@@ -135,6 +141,7 @@ def convert_checkpoint(
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
+    follow_links: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Converts a quantized checkpoint to another dialect; codes and scales do not change."""
@@ -149,6 +156,7 @@ def convert_checkpoint(
         threads=checked.threads(op, threads),
         max_memory=checked.size(op, "max_memory", max_memory),
         resume=checked.flag(op, "resume", resume),
+        follow_links=checked.flag(op, "follow_links", follow_links),
         clamp_non_finite=False,
         progress=checked.called(op, progress),
     )
@@ -163,6 +171,7 @@ def dequantize_checkpoint(
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
+    follow_links: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """A quantized checkpoint as ordinary numbers: bfloat16, float16 or float32. A value beyond the
@@ -184,6 +193,7 @@ def dequantize_checkpoint(
         threads=checked.threads(op, threads),
         max_memory=checked.size(op, "max_memory", max_memory),
         resume=checked.flag(op, "resume", resume),
+        follow_links=checked.flag(op, "follow_links", follow_links),
         clamp_non_finite=nonfinite == "clamp",
         progress=checked.called(op, progress),
     )

@@ -75,18 +75,22 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
 
 CheckpointReport quantize(const std::string& source, const std::string& out,
                           const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
-                          bool resume, const nb::object& progress) {
-  QuantizeCheckpointOptions options{
-      .plan = plan, .threads = threads, .max_memory = max_memory, .resume = resume};
+                          bool resume, bool follow_links, const nb::object& progress) {
+  QuantizeCheckpointOptions options{.plan = plan,
+                                    .threads = threads,
+                                    .max_memory = max_memory,
+                                    .resume = resume,
+                                    .follow_links = follow_links};
   return watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
     return quantize_checkpoint(source, out, options);
   });
 }
 
-std::string plan_json(const std::string& path, const QuantizePlanOptions& options) {
+std::string plan_json(const std::string& path, const QuantizePlanOptions& options,
+                      bool follow_links) {
   const nb::gil_scoped_release released;
-  const CheckpointReader source(path);
+  const CheckpointReader source(path, copied_files(follow_links));
   return json_of(source, plan_quantize(source, options));
 }
 
@@ -106,7 +110,7 @@ nb::dict convert_dict(const ConvertCheckpointResult& result) {
 // `to` is a dialect, or empty, and then `dtype` says what becomes of the weights.
 nb::dict convert(const std::string& source, const std::string& out, const std::string& to,
                  const std::string& dtype, int threads, std::uint64_t max_memory, bool resume,
-                 bool clamp_non_finite, const nb::object& progress) {
+                 bool follow_links, bool clamp_non_finite, const nb::object& progress) {
   const auto target = to.empty() ? Dialect::octavo : parse_dialect(to);
   const DType wanted = dtype == "bfloat16"  ? DType::bf16
                        : dtype == "float16" ? DType::f16
@@ -115,6 +119,7 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
     const ConvertCheckpointOptions options{.threads = threads,
                                            .max_memory = max_memory,
                                            .resume = resume,
+                                           .follow_links = follow_links,
                                            .clamp_non_finite = clamp_non_finite,
                                            .on_progress = on_progress};
     return to.empty() ? dequantize_checkpoint(source, out, wanted, options)
@@ -160,15 +165,17 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("scale_format"), nb::arg("include"), nb::arg("exclude"), nb::arg("recipe_for"),
              nb::arg("share"), nb::arg("bf16_scales"), nb::arg("clamp_non_finite"),
              nb::arg("shard_bytes"));
-  module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"));
+  module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"), nb::kw_only(),
+             nb::arg("follow_links"));
   module.def(
       "check_limit", [](const std::string& limit) { (void)parse_gate(limit); }, nb::arg("limit"));
   module.def("quantize_checkpoint", &quantize, nb::arg("source"), nb::arg("out"),
              nb::arg("options"), nb::kw_only(), nb::arg("threads"), nb::arg("max_memory"),
-             nb::arg("resume"), nb::arg("progress").none());
+             nb::arg("resume"), nb::arg("follow_links"), nb::arg("progress").none());
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
-             nb::arg("resume"), nb::arg("clamp_non_finite"), nb::arg("progress").none());
+             nb::arg("resume"), nb::arg("follow_links"), nb::arg("clamp_non_finite"),
+             nb::arg("progress").none());
   module.def(
       "compare_checkpoints",
       [](const std::string& a, const std::string& b, int threads, const nb::object& progress) {

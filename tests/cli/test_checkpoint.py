@@ -295,7 +295,7 @@ def test_values_that_are_not_finite(octavo):
 
     with_change(octavo, "model", poison)
     octavo("quantize", "model", "-o", "out").refused(
-        1, "model.layers.1.mlp.up_proj.weight", "--exclude", "--nonfinite clamp"
+        1, "model.layers.1.mlp.up_proj.weight", "--exclude", "--non-finite clamp"
     )
     assert octavo.files() == {"model"}
     result = octavo.good("quantize", "model", "-o", "out", "--nonfinite", "clamp")

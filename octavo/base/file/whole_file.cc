@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/write_behind_internal.h"
 
 namespace octavo {
@@ -50,31 +51,32 @@ std::string resolved(const std::string& op, const std::string& path) {
   if (lstat(path.c_str(), &status) != 0) return path;
   if (S_ISLNK(status.st_mode)) {
     std::array<char, PATH_MAX> target{};
-    check(realpath(path.c_str(), target.data()) != nullptr, ErrorCode::io, op, "'", path,
-          "' is a link to nothing; remove it or give another name");
+    if (realpath(path.c_str(), target.data()) == nullptr)
+      fail_on_file(errno, path, op, "'", path,
+                   "' is a link to nothing; remove it or give another name");
     return resolved(op, target.data());
   }
-  check(!S_ISDIR(status.st_mode), ErrorCode::io, op, "'", path,
-        "' is a folder; expected the name of a file");
-  check(
-      S_ISREG(status.st_mode), ErrorCode::io, op, "'", path,
-      "' is a device or pipe; expected the name of a plain file; output is renamed into place when "
-      "it is whole");
+  if (S_ISDIR(status.st_mode))
+    fail_on_file(EISDIR, path, op, "'", path, "' is a folder; expected the name of a file");
+  if (!S_ISREG(status.st_mode))
+    fail_on_file(EINVAL, path, op, "'", path,
+                 "' is a device or pipe; expected the name of a plain file; output is renamed into "
+                 "place when it is whole");
   return path;
 }
 
 }  // namespace
 
-WholeFile::WholeFile(std::string op, const std::string& path)
+WholeFile::WholeFile(std::string op, const std::string& path, unsigned mode)
     : op_(std::move(op)), path_(resolved(op_, path)) {
   const std::size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path_.substr(0, slash + 1);
   const std::string name = slash == std::string::npos ? path_ : path_.substr(slash + 1);
-  check(!name.empty(), ErrorCode::io, op_, "'", path, "' is no name for a file");
+  if (name.empty()) fail_on_file(EISDIR, path, op_, "'", path, "' is no name for a file");
   // Few characters of the name, lest the temporary one be too long where the final one is not.
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
     temporary_ = text(folder, ".", name.substr(0, 64), ".", getpid(), "-", attempt, ".octavo-tmp");
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0666U);
     if (descriptor_ < 0 && (errno != EEXIST || attempt > 100)) fail_io("create", errno);
   }
   pending_slot_ = take_slot(temporary_);
@@ -92,7 +94,8 @@ void WholeFile::fail_io(std::string_view doing, int error) const {
   std::string fix;
   if (error == ENOSPC || error == EDQUOT) fix = "; free space or write elsewhere";
   if (error == EFBIG) fix = "; raise the file size limit (ulimit -f) or write elsewhere";
-  fail(ErrorCode::io, op_, "could not ", doing, " '", path_, "': ", std::strerror(error), fix);
+  fail_on_file(error, path_, op_, "could not ", doing, " '", path_, "': ", std::strerror(error),
+               fix);
 }
 
 void WholeFile::reserve(std::int64_t bytes) {

@@ -18,8 +18,8 @@ class WholeFile {
  public:
   // `op` begins the error messages. Refuses existing names that are not regular files: a rename
   // onto /dev/null would replace it. A symbolic link stays, and what it points to is replaced. The
-  // new file's mode is what the umask allows, as for any new file.
-  WholeFile(std::string op, const std::string& path);
+  // new file's mode is what the umask allows of `mode`, as for any new file.
+  WholeFile(std::string op, const std::string& path, unsigned mode = 0666);
   ~WholeFile();  // removes the temporary file unless committed
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify/architecture_internal.h"
 
@@ -222,7 +223,7 @@ std::vector<std::string> contradictions_in(const Json& text_config, const Family
   const std::int64_t experts = experts_in(text_config);
   for (const std::string_view key : {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"})
     if (const std::int64_t chosen = size(key); experts > 0 && chosen > experts)
-      out.push_back(text(key, " ", chosen, ", of ", experts, " experts"));
+      out.push_back(text(key, " ", chosen, ", of ", counted(experts, "expert")));
   return out;
 }
 

@@ -2,6 +2,7 @@
 // one megabyte, for a model of any size.
 #include <algorithm>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify/verify_internal.h"
 

@@ -183,10 +183,6 @@ void check_static_scales(const VerifyView& view, StaticFault fault, Findings& ou
 [[nodiscard]] bool is_target(std::string_view target, const std::string& module);
 // The ignore list that loaders use: config.json's under any of its keys, else the sidecar file's.
 [[nodiscard]] const Json& ignore_list_of(const VerifyView& view);
-// "1 scale", "2 scales".
-[[nodiscard]] inline std::string counted(std::int64_t count, std::string_view what) {
-  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
-}
 // A stored number; a byte that is not F8_E4M3 is E8M0 and gives its power of two.
 [[nodiscard]] float stored_number(const std::byte* bytes, safetensors::StoredType type);
 // All scales of a weight as multipliers, without the second level.

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify/verify_internal.h"
 
@@ -109,12 +110,13 @@ void check_parts(const std::string& stack, const Layers& layers, Findings& out) 
 void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbers,
                    std::string_view what, Findings& out) {
   const std::int64_t last = *numbers.rbegin();
-  if (last + 1 == static_cast<std::int64_t>(numbers.size())) return;
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  if (last + 1 == count) return;
   std::int64_t hole = 0;
   while (numbers.contains(hole)) ++hole;
-  out.error(
-      {kV, kH, kS, kT}, text(stack, hole),
-      text("this ", what, " is missing, and there are ", numbers.size(), " others up to ", last));
+  out.error({kV, kH, kS, kT}, text(stack, hole),
+            text("this ", what, " is missing, and there ", plural(count, "is", "are"), " ",
+                 counted(count, "other"), " up to ", last));
 }
 
 using Stacks = std::map<std::string, Layers>;
@@ -245,7 +247,8 @@ void check_layers(const VerifyView& view, Findings& out) {
     const auto there = static_cast<std::int64_t>(numbers.size());
     if (there == *numbers.rbegin() + 1 && of_layer > 0 && there != of_layer)
       out.error({kV, kH, kS, kT}, text(stack, there),
-                text("config.json says ", of_layer, " experts, and there are ", there));
+                text("config.json says ", counted(of_layer, "expert"), ", and there ",
+                     plural(there, "is", "are"), " ", there));
   }
   check_too_few_layers(view, stacks, wanted, out);
   check_too_many_layers(view, words, stacks, wanted, out);

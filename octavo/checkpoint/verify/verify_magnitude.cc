@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify/verify_internal.h"
 #include "octavo/convert/widen.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/nvfp4_divisor_internal.h"
 #include "octavo/checkpoint/module_role.h"

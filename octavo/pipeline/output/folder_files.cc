@@ -12,7 +12,9 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/descriptor_internal.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/base/file/permissions.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/shard_index.h"
@@ -26,20 +28,26 @@ constexpr std::string_view kOp = "quantize";
 using Put = std::function<void(std::string_view)>;
 // Passes a file's whole content to the given function.
 using Make = std::function<void(const Put&)>;
-// Called for each file of a folder.
-using Each = std::function<void(const std::string& name, const Make& make)>;
+// Called for each file of a folder, with the permissions that it may have.
+using Each = std::function<void(const std::string& name, unsigned mode, const Make& make)>;
 
 void read_file(const std::string& from, const Put& put) {
   const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
-    fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
+    fail_on_file(errno, from, kOp, "could not open '", shown(from, 200),
+                 "': ", std::strerror(errno));
   const Descriptor closed_at_the_end(descriptor);
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    fail_on_file(EINVAL, from, kOp, "'", shown(from, 200),
+                 "' is no plain file any more; it was changed since the work began");
   std::vector<char> window(1 << 20);
   while (true) {
     const ssize_t got = read(descriptor, window.data(), window.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      fail(ErrorCode::io, kOp, "could not read '", shown(from, 200), "': ", std::strerror(errno));
+      fail_on_file(errno, from, kOp, "could not read '", shown(from, 200),
+                   "': ", std::strerror(errno));
     if (got == 0) break;
     put({window.data(), static_cast<std::size_t>(got)});
   }
@@ -50,8 +58,8 @@ void make_folders_of(const std::string& file) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
   if (error)
-    fail(ErrorCode::io, kOp, "could not make the folder of '", shown(file, 200),
-         "': ", error.message());
+    fail_on_file(error.value(), file, kOp, "could not make the folder of '", shown(file, 200),
+                 "': ", error.message());
 }
 
 // Sets the existing key (torch_dtype or dtype); the newer one where there is none.
@@ -95,10 +103,13 @@ void make_index(const QuantizePlan& plan, const Put& put) {
 void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance,
                    const std::map<std::string, std::string>& sums, const Each& each) {
+  const auto mode = [&](const std::string& name) {
+    return permissions_of(text(source.path(), "/", name));
+  };
   for (const std::string& name : source.other_files())
-    each(name, [&](const Put& put) { read_file(source.path() + "/" + name, put); });
+    each(name, mode(name), [&](const Put& put) { read_file(source.path() + "/" + name, put); });
   if (!plan.index_name.empty())
-    each(plan.index_name, [&](const Put& put) { make_index(plan, put); });
+    each(plan.index_name, kAnyPermissions, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();
   Json said = provenance();
   Json config = source.config(), side = source.hf_quant_config();
@@ -112,14 +123,16 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
   for (const auto& [name, sum] : sums) listed.set(name, sum);
   said.set("sums", std::move(listed));
   config.set("octavo", std::move(said));
+  // Both hold what the source's have, and more.
   if (!side.is_null())
-    each("hf_quant_config.json", [&](const Put& put) { put(side.dump() + "\n"); });
-  each("config.json", [&](const Put& put) { put(config.dump() + "\n"); });
+    each("hf_quant_config.json", mode("hf_quant_config.json"),
+         [&](const Put& put) { put(side.dump() + "\n"); });
+  each("config.json", mode("config.json"), [&](const Put& put) { put(config.dump() + "\n"); });
 }
 
-void write_file(const std::string& path, const Make& make) {
+void write_file(const std::string& path, unsigned mode, const Make& make) {
   make_folders_of(path);
-  WholeFile file{std::string(kOp), path};
+  WholeFile file{std::string(kOp), path, mode};
   make([&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); });
   file.commit();
 }
@@ -161,10 +174,10 @@ void refuse_strangers(const std::string& folder, const std::set<std::string>& ou
     const bool is_read = name == "hf_quant_config.json" || name.ends_with(".safetensors") ||
                          name.ends_with(".safetensors.index.json");
     if (is_read && !name.starts_with('.') && !ours.contains(name))
-      fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but it holds '",
-           shown(name, 160),
-           "' too, which was not written with it and which loaders read; remove "
-           "it, or the folder");
+      fail_on_file(EEXIST, at->path().string(), kOp, "'", shown(folder, 200),
+                   "' is complete, but it holds '", shown(name, 160),
+                   "' too, which was not written with it and which loaders read; remove "
+                   "it, or the folder");
   }
 }
 
@@ -172,9 +185,10 @@ void refuse_strangers(const std::string& folder, const std::set<std::string>& ou
 
 void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance, OutputFolder& folder) {
-  for_each_file(
-      source, plan, provenance, folder.sums(),
-      [&](const std::string& name, const Make& make) { write_file(folder.path_of(name), make); });
+  for_each_file(source, plan, provenance, folder.sums(),
+                [&](const std::string& name, unsigned mode, const Make& make) {
+                  write_file(folder.path_of(name), mode, make);
+                });
   folder.remove_record();
 }
 
@@ -187,22 +201,25 @@ std::vector<std::string> repair_folder(const CheckpointReader& source, const Qua
   // All files are checked before one is written: a refused folder stays unchanged.
   for (const bool writing : {false, true}) {
     if (writing) refuse_strangers(folder, ours);
-    for_each_file(source, plan, provenance, sums, [&](const std::string& name, const Make& make) {
-      ours.insert(name);
-      const std::string path = text(folder, "/", name);
-      std::error_code ignored;
-      if (!std::filesystem::exists(path, ignored)) {
-        if (!writing) return;
-        write_file(path, make);
-        written.push_back(name);
-      } else if (!writing && !has_content(path, make)) {
-        fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but its '",
-             shown(name, 160),
-             "' is not what would be written: it or the source was changed since; ",
-             name == "config.json" ? "put it back, or remove the folder and start again"
-                                   : "remove that file to have it written again, or the folder");
-      }
-    });
+    for_each_file(source, plan, provenance, sums,
+                  [&](const std::string& name, unsigned mode, const Make& make) {
+                    ours.insert(name);
+                    const std::string path = text(folder, "/", name);
+                    std::error_code ignored;
+                    if (!std::filesystem::exists(path, ignored)) {
+                      if (!writing) return;
+                      write_file(path, mode, make);
+                      written.push_back(name);
+                    } else if (!writing && !has_content(path, make)) {
+                      fail_on_file(
+                          EEXIST, path, kOp, "'", shown(folder, 200), "' is complete, but its '",
+                          shown(name, 160),
+                          "' is not what would be written: it or the source was changed since; ",
+                          name == "config.json"
+                              ? "put it back, or remove the folder and start again"
+                              : "remove that file to have it written again, or the folder");
+                    }
+                  });
   }
   return written;
 }

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/file_id.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/small_file_internal.h"
@@ -75,8 +76,8 @@ std::string source_identity(const CheckpointReader& source) {
   for (const auto& file : source.files()) {
     struct stat status {};
     if (stat(file.path().c_str(), &status) != 0)
-      fail(ErrorCode::io, kOp, "could not look at ", shown_path(file.path()), ": ",
-           std::strerror(errno));
+      fail_on_file(errno, file.path(), kOp, "could not look at ", shown_path(file.path()), ": ",
+                   std::strerror(errno));
     hash = text_hash(text(std::filesystem::path(file.path()).filename().string(), " ",
                           status.st_size, " ", status.st_mtim.tv_sec, " ", status.st_mtim.tv_nsec),
                      hash);
@@ -97,7 +98,7 @@ FolderLock::~FolderLock() {
 void FolderLock::take(const std::string& folder) {
   descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    fail(ErrorCode::io, kOp, shown_path(folder), " is being written by another process");
+    fail_on_file(EBUSY, folder, kOp, shown_path(folder), " is being written by another process");
 }
 
 OutputFolder::OutputFolder(const std::string& path, const CheckpointReader& source,
@@ -117,13 +118,13 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
                                  ? source.path()
                                  : std::filesystem::path(source.path()).parent_path().string();
   if (target && target == file_id(beside.empty() ? "." : beside))
-    fail(
-        ErrorCode::io, kOp, shown_path(path_),
+    fail_on_file(
+        EEXIST, path_, kOp, shown_path(path_),
         " is where the source is; expected another folder; a checkpoint is never changed in place");
   made_ = std::filesystem::create_directories(path_, error);
   if (error || !std::filesystem::is_directory(path_))
-    fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",
-         error ? error.message() : "something else has that name");
+    fail_on_file(error ? error.value() : ENOTDIR, path_, kOp, "could not make the folder ",
+                 shown_path(path_), ": ", error ? error.message() : "something else has that name");
   lock_.take(path_);
   bool empty = true;
   for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
@@ -132,13 +133,16 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
     has_record_ |= name == kProgressFile;
     empty = empty && is_leftover(name);
   }
-  if (error) fail(ErrorCode::io, kOp, "could not list ", shown_path(path_), ": ", error.message());
+  if (error)
+    fail_on_file(error.value(), path_, kOp, "could not list ", shown_path(path_), ": ",
+                 error.message());
   if (has_record_ && !resume)
-    fail(ErrorCode::io, kOp, shown_path(path_),
-         " holds the unfinished work of an earlier call; resume it, or remove the folder");
+    fail_on_file(EEXIST, path_, kOp, shown_path(path_),
+                 " holds the unfinished work of an earlier call; resume it, or remove the folder");
   if (!has_record_ && !empty)
-    fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
-         resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+    fail_on_file(ENOTEMPTY, path_, kOp, shown_path(path_), " is not empty",
+                 resume ? " and holds no unfinished work" : "",
+                 "; give a new folder, or remove this one");
   refuse_links(path_);
 }
 
@@ -150,9 +154,9 @@ void refuse_links(const std::string& folder) {
        at.increment(error)) {
     std::error_code ignored;
     if (at->is_symlink(ignored))
-      fail(ErrorCode::io, kOp, shown_path(folder), " holds the link '",
-           shown(at->path().lexically_relative(folder).string(), 200),
-           "', and what it points to would be written; remove the link, or the folder");
+      fail_on_file(ELOOP, at->path().string(), kOp, shown_path(folder), " holds the link '",
+                   shown(at->path().lexically_relative(folder).string(), 200),
+                   "', and what it points to would be written; remove the link, or the folder");
   }
 }
 
@@ -161,8 +165,10 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
     try {
       record_ = parse_json(read_small_file(path_of(kProgressFile), kMaxRecordBytes), kProgressFile);
     } catch (const Error& error) {
-      fail(error.code(), kOp, "the record of the work in ", shown_path(path_), " (", kProgressFile,
-           ") cannot be read: ", reason_of(error), "; remove the folder and start again");
+      fail_again(
+          error, kOp,
+          text("the record of the work in ", shown_path(path_), " (", kProgressFile,
+               ") cannot be read: ", reason_of(error), "; remove the folder and start again"));
     }
     const auto differs = [&](std::string_view what, std::string_view fix) {
       fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
@@ -228,7 +234,7 @@ void OutputFolder::copy_record(WholeFile& to) const {
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(window.size(), record_bytes_ - done));
     if (!from.read(window.data(), static_cast<std::streamsize>(size)))
-      fail(ErrorCode::io, kOp, "could not read ", shown_path(path), ", the record of the work");
+      fail_on_file(EIO, path, kOp, "could not read ", shown_path(path), ", the record of the work");
     to.write(std::as_bytes(std::span(window).first(size)));
     done += size;
   }
@@ -301,8 +307,8 @@ void OutputFolder::check_room(std::uint64_t bytes) const {
   if (statvfs(path_.c_str(), &status) != 0) return;  // opening the files will report it
   const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
   if (room < bytes)
-    fail(ErrorCode::io, kOp, shown_path(path_), " needs ", bytes, " bytes and its disk has ", room,
-         "; free space or write elsewhere");
+    fail_on_file(ENOSPC, path_, kOp, shown_path(path_), " needs ", bytes,
+                 " bytes and its disk has ", room, "; free space or write elsewhere");
 }
 
 }  // namespace octavo

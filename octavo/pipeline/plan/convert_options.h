@@ -14,6 +14,7 @@ struct ConvertCheckpointOptions {
   int threads = 0;                          // 0: all cores
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
   bool resume = false;
+  bool follow_links = false;      // links out of the source's folder, too
   bool clamp_non_finite = false;  // dequantize: clamp what the type cannot hold, else an error
   OnProgress on_progress{};
 };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
@@ -133,12 +134,14 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
   }
   scales_for_parts(apart, plan);
   if (left > 0)
-    result.notes.push_back(text(left, " activation scales are dropped",
+    result.notes.push_back(text(counted(left, "activation scale"), " ", plural(left, "is", "are"),
+                                " dropped",
                                 target ? text(": for these weights ", name_of(*target),
                                               " does not support them, or some weights have none")
                                        : std::string(),
                                 "; servers find their own, or take activations as they are"));
   if (loses_cache(source, plan.model)) result.notes.emplace_back(kCacheLost);
+  result.notes.insert(result.notes.end(), source.notes().begin(), source.notes().end());
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
@@ -24,8 +25,9 @@ void refuse_quantized(const CheckpointReader& source) {
   const Recognized found = recognize(source);
   if (found.quantized)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(source.path(), 200),
-         "' is quantized already (", name_of(found.dialect), ", ", found.weights.size(),
-         " weights); expected a plain checkpoint; dequantize it first, or convert it");
+         "' is quantized already (", name_of(found.dialect), ", ",
+         counted(found.weights.size(), "weight"),
+         "); expected a plain checkpoint; dequantize it first, or convert it");
   for (const StoredTensor& tensor : source.tensors()) {
     const auto type = safetensors::element_type(tensor.entry->type);
     if (type && type->dtype == DType::code)
@@ -112,23 +114,27 @@ class Planning {
     other_way_ |= role.role == Role::other && !role.never.empty();
     wish(decision, entry.name, role);
     if (decision.recipe.empty()) return decision;
-    const std::string never =
-        role.never.empty() ? why_never(decision, tensor) : std::string(role.never);
-    const std::string why = never.empty() ? plan_weight(decision, tensor) : never;
+    const std::string no_weight = why_no_weight(decision, tensor);
+    const std::string why = !role.never.empty()  ? std::string(role.never)
+                            : !no_weight.empty() ? no_weight
+                                                 : plan_weight(decision, tensor);
     if (why.empty()) return decision;
-    if (decision.named)
+    // Norms and biases, which an expression for a layer finds too, are left with a note. A matrix
+    // that this recipe cannot quantize is for the user to decide.
+    const bool passed_over = !include_.empty() && role.never.empty() && !no_weight.empty();
+    if (decision.named && !passed_over)
       fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
            "; exclude it (option exclude)",
-           never.empty() ? ", or name another recipe for it (option recipe_for)" : "");
+           role.never.empty() ? ", or name another recipe for it (option recipe_for)" : "");
     decision.recipe.clear();
-    decision.left = SkipReason::impossible;
+    decision.left = passed_over ? SkipReason::no_weight : SkipReason::impossible;
     decision.why = why;
     decision.actions.clear();
     return decision;
   }
 
-  // Why no recipe can apply to it, or "".
-  static std::string why_never(const Decision& decision, const StoredTensor& tensor) {
+  // Why no recipe could quantize it, or "": it is no matrix of numbers.
+  static std::string why_no_weight(const Decision& decision, const StoredTensor& tensor) {
     const safetensors::TensorEntry& entry = *tensor.entry;
     const auto type = safetensors::element_type(entry.type);
     if (!type || !is_value(type->dtype))
@@ -136,7 +142,7 @@ class Planning {
                   ", not floating-point numbers");
     const std::size_t rank = entry.shape.size();
     if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
-      return text("it has ", rank, rank == 1 ? " dimension" : " dimensions",
+      return text("it has ", counted(rank, "dimension"),
                   ", and only matrices and expert stacks are quantized");
     if (tensor.nbytes() == 0) return "it is empty";
     return "";
@@ -214,10 +220,13 @@ class Planning {
     }
     plan_.actions.push_back(std::move(action));
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
-    if (decision.left != SkipReason::impossible && decision.left != SkipReason::with_its_group)
+    const bool no_weight = decision.left == SkipReason::no_weight;
+    if (!no_weight && decision.left != SkipReason::impossible &&
+        decision.left != SkipReason::with_its_group)
       return;
     plan_.notes.push_back(text(shown_tensor(entry.name), " stays unquantized: ", decision.why));
-    if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
+    std::string& first = no_weight ? first_passed_over_ : first_refused_;
+    if (first.empty()) first = text(shown_tensor(entry.name), ": ", decision.why);
   }
 
   void share_scales() {
@@ -260,6 +269,9 @@ class Planning {
       fail(ErrorCode::unsupported, "quantize", "target ", name_of(options_.target),
            " can hold no weight of this model with recipe ", shown(options_.recipe), " (",
            first_refused_, "); choose another target or recipe");
+    if (plan_.model.weights.empty() && !first_passed_over_.empty())
+      fail(ErrorCode::unsupported, kOp, "option include finds nothing that can be quantized (",
+           first_passed_over_, "); name the weights of linear layers; inspect lists them");
     if (plan_.model.weights.empty()) {
       const bool by_wish =
           std::any_of(plan_.actions.begin(), plan_.actions.end(), [](const TensorAction& action) {
@@ -283,8 +295,10 @@ class Planning {
   std::map<std::string, Scaling> scalings_;
   std::optional<StaticScales> statics_;  // if anything is quantized
   QuantizePlan plan_;
-  bool other_way_ = false;     // some weights are stored as [in, out]
-  std::string first_refused_;  // the first weight that the target cannot hold, and why
+  bool other_way_ = false;  // some weights are stored as [in, out]
+  // The first weight that the target cannot hold, and the first tensor that include finds and that
+  // is no weight; with why.
+  std::string first_refused_, first_passed_over_;
 };
 
 }  // namespace

@@ -26,8 +26,9 @@ struct QuantizePlanOptions {
   // Regular expressions (base/pattern/pattern.h), searched anywhere in tensor names. `include`:
   // quantizes exactly the tensors that match, whatever their role; one without a match is an error.
   // `exclude`: matching tensors stay unquantized. recipe_for: the first match decides: a preset, or
-  // "none". A tensor that include or recipe_for matches and that the target cannot hold is an
-  // error; other such tensors stay unquantized, with a note. What servers load as one (fused QKV,
+  // "none". A matrix that include or recipe_for matches and that the target cannot hold is an
+  // error; other such tensors stay unquantized, with a note, and so do those that include matches
+  // and no recipe could quantize (norms, biases). What servers load as one (fused QKV,
   // gate_up, experts of a layer) is decided together, for targets that servers load.
   std::vector<std::string> include{}, exclude{};
   std::vector<std::pair<std::string, std::string>> recipe_for{};
@@ -56,6 +57,7 @@ enum class SkipReason : std::uint8_t {
   not_included,
   recipe_none,
   impossible,      // the target cannot hold it
+  no_weight,       // include finds it, and it is no matrix of numbers: a norm, a bias
   with_its_group,  // a tensor that servers load together with it stays unquantized
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "octavo/pipeline/pipeline_testing_internal.h"
@@ -49,6 +50,7 @@ TEST_F(PlanTest, SaysWhatCannotBeAndWhatHelps) {
   const auto refusal_of = [&](const QuantizePlanOptions& options) {
     return message_of([&] { (void)plan(options); }, ErrorCode::unsupported);
   };
+  // Nothing that include finds can be quantized.
   const std::string norm = refusal_of({.include = {"layers.0.input_layernorm"}});
   EXPECT_TRUE(has(norm, "it has 1 dimension, and only matrices")) << norm;
   EXPECT_FALSE(has(norm, "another recipe")) << norm;  // no recipe would apply
@@ -99,6 +101,28 @@ TEST_F(PlanTest, IncludeExcludeAndRecipeFor) {
   EXPECT_FALSE(actions.at("model.layers.0.mlp.up_proj.weight").quantize);
   EXPECT_TRUE(has(message_of([&] { (void)plan({.include = {"("}}); }, ErrorCode::invalid_argument),
                   "regular expression"));
+}
+
+TEST_F(PlanTest, IncludePassesOverNormsAndBiasesWithANote) {
+  std::filesystem::create_directory(root / "model");
+  TestTensor table{{"layers.0.table", safetensors::StoredType::i64, {2, 2}}, {}};
+  table.bytes.resize(32);
+  write_tensors(path("model/model.safetensors"),
+                {random_tensor("layers.0.o_proj.weight", {256, 256}, 1),
+                 random_tensor("layers.0.o_proj.bias", {256}, 2),
+                 random_tensor("layers.0.norm.weight", {256}, 3),
+                 random_tensor("layers.0.conv.weight", {4, 4, 3, 3}, 4), table});
+  const QuantizePlan whole = plan({.recipe = "mxfp8", .include = {"layers.0"}});
+  EXPECT_EQ(whole.model.weights.size(), 1U);
+  for (const char* const note : {"'layers.0.o_proj.bias' stays unquantized: it has 1 dimension",
+                                 "'layers.0.norm.weight' stays unquantized: it has 1 dimension",
+                                 "'layers.0.conv.weight' stays unquantized: it has 4 dimensions",
+                                 "'layers.0.table' stays unquantized: it holds I64"})
+    EXPECT_TRUE(std::any_of(whole.notes.begin(), whole.notes.end(), [&](const std::string& one) {
+      return has(one, note);
+    })) << note;
+  const auto actions = by_name({.recipe = "mxfp8", .include = {"layers.0"}});
+  EXPECT_EQ(actions.at("layers.0.norm.weight").left, SkipReason::no_weight);
 }
 
 TEST_F(PlanTest, RaggedShapesArePlannedAroundUnlessTheyWereNamed) {

@@ -14,6 +14,7 @@ struct QuantizeCheckpointOptions {
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
   bool resume = false;                      // continue an earlier call's work
   bool measure = true;                      // compute error metrics for the report
+  bool follow_links = false;                // links out of the source's folder, too
   OnProgress on_progress{};
   bool every_row_block = false;  // call on_progress after every row block, not a few times a second
 };

@@ -1,12 +1,14 @@
 #include "octavo/pipeline/stream/finished_folder_internal.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/base/row_hash_internal.h"
 #include "octavo/base/thread_pool.h"
@@ -46,9 +48,10 @@ std::uint64_t content_of_row_block(const CheckpointReader& source, const Quantiz
 }
 
 [[noreturn]] void fail_file(const FinishedCheck& check, const std::string& folder,
-                            const std::string& file, std::string_view what) {
-  fail(ErrorCode::io, check.op, shown_folder(folder), " is complete, but its file '",
-       shown(file, 160), "' ", what, "; remove the folder, and start again");
+                            const std::string& file, int number, std::string_view what) {
+  fail_on_file(number, text(folder, "/", file), check.op, shown_folder(folder),
+               " is complete, but its file '", shown(file, 160), "' ", what,
+               "; remove the folder, and start again");
 }
 
 // Does a weight file have the planned tensors and metadata?
@@ -99,7 +102,7 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
   std::error_code ignored;
   for (const std::string& file : plan.files)
     if (!std::filesystem::exists(text(folder, "/", file), ignored))
-      fail_file(check, folder, file, "is not there any more");
+      fail_file(check, folder, file, ENOENT, "is not there any more");
   const std::vector<RowBlock> row_blocks = split_row_blocks(source, plan);
   const auto bytes_of = [&](const RowBlock& row_block) {
     return static_cast<std::uint64_t>(row_block.rows *
@@ -123,18 +126,16 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
                  source.tensors()[plan.actions[row_blocks[i].action].tensor].name());
   });
   if (source_hash(source, plan, results) != check.made_from)
-    fail(ErrorCode::io, check.op, shown_folder(folder),
-         " is complete, and was made from another "
-         "source than '",
-         shown(source.path(), 200),
-         "'; give the one it was made from, a new folder, or remove this one");
+    fail_on_file(EEXIST, folder, check.op, shown_folder(folder),
+                 " is complete, and was made from another source than '", shown(source.path(), 200),
+                 "'; give the one it was made from, a new folder, or remove this one");
   std::vector<std::vector<std::size_t>> actions(plan.files.size());
   for (std::size_t i = 0; i < plan.actions.size(); ++i) actions[plan.actions[i].file].push_back(i);
   loop.run(plan.files.size(), [&](int, std::size_t i) {
     const std::string path = text(folder, "/", plan.files[i]);
     if (!has_header(path, planned_file(plan, actions[i])) ||
         !has_checksum(path, provenance["sums"][plan.files[i]].string_or("")))
-      fail_file(check, folder, plan.files[i],
+      fail_file(check, folder, plan.files[i], EEXIST,
                 "is not what was written: it was changed or damaged since");
     loop.advance(plan.bytes_after / plan.files.size(), plan.files[i]);
   });
@@ -147,9 +148,9 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
 }
 
 void fail_finished_otherwise(std::string_view op, const std::string& folder) {
-  fail(ErrorCode::io, op, "'", shown(folder, 200),
-       "' is complete, and was made with other options or by another version of octavo; give the "
-       "same ones, a new folder, or remove this one");
+  fail_on_file(EEXIST, folder, op, "'", shown(folder, 200),
+               "' is complete, and was made with other options or by another version of octavo; "
+               "give the same ones, a new folder, or remove this one");
 }
 
 std::string finished_note(const std::string& folder,

@@ -5,6 +5,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/base/file/permissions.h"
 
 namespace octavo {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 constexpr std::string_view kOp = "quantize";
 // Shared by two files: the next one begins while the last row blocks of one are in progress.
 constexpr std::uint64_t kMaxWriteBehind = 32ULL << 20;
+// Weights are readable for no more people than the source's are; their owner reads and writes them.
+constexpr unsigned kOwner = 0600;
 
 }  // namespace
 
@@ -102,7 +105,10 @@ std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) co
   safetensors::WriteOptions options{.metadata = std::move(planned.metadata),
                                     .write_behind = write_behind_memory(options_.max_memory) / 2,
                                     .sum = destination_.folder != nullptr};
-  for (const auto& reader : source_.files()) options.sources.push_back(reader.path());
+  for (const auto& reader : source_.files()) {
+    options.sources.push_back(reader.path());
+    options.mode &= kOwner | permissions_of(reader.path());
+  }
   return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
                                                    options);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/report/page/page_internal.h"
 
@@ -85,8 +86,8 @@ std::string parts_bar(const CheckpointReport& report) {
     const double share = static_cast<double>(parts[i].bytes) / all;
     bar += text("<i class=\"", color, "\" style=\"width:", fixed(100 * share, 2), "%\"></i>");
     key += text("<span><i class=\"", color, "\"></i>", escaped(parts[i].name), ": ",
-                bytes_text(parts[i].bytes), ", ", grouped(parts[i].tensors),
-                parts[i].tensors == 1 ? " tensor" : " tensors", "</span>");
+                bytes_text(parts[i].bytes), ", ", grouped(parts[i].tensors), " ",
+                plural(parts[i].tensors, "tensor"), "</span>");
   }
   return text("<section><h2>Where the bytes are</h2><div class=\"parts\" aria-hidden=\"true\">",
               bar, "</div><div class=\"key\">", key, "</div></section>\n");

@@ -1,6 +1,7 @@
 // Every tensor in a row: those that were measured with their numbers, the others with the reason.
 #include <cmath>
 
+#include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/report/page/page_internal.h"
 
@@ -96,7 +97,7 @@ std::string plain_table(const CheckpointReport& report) {
                  "</td><td class=\"a\">", escaped(tensor.why), "</td></tr>\n");
   }
   if (count == 0) return "";
-  return text("<section><details><summary>", grouped(count), count == 1 ? " tensor" : " tensors",
+  return text("<section><details><summary>", grouped(count), " ", plural(count, "tensor"),
               " without an error measured: left as they were, and why</summary>\n<div "
               "class=\"wrap\" style=\"margin-top:10px\"><table class=\"cardrows\"><thead><tr>"
               "<th scope=\"col\" class=\"l\">tensor</th><th scope=\"col\">shape</th><th "
