@@ -226,6 +226,7 @@ Command add_quantize(CLI::App& program, Globals& globals) {
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   add_checkpoint_options(*app, *for_checkpoints);
+  group_options_by_input(*app);
   return {app, [app, arguments, for_checkpoints, &globals] {
             if (arguments->input != "-")
               check_input("quantize", arguments->input,

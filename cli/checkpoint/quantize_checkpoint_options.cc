@@ -87,6 +87,11 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
              ", which is for checkpoints: a folder, or a file that ends in .safetensors");
 }
 
+void group_options_by_input(CLI::App& app) {
+  for (const char* name : kOnlyForArrays) app.get_option(name)->group("Arrays only");
+  for (const char* name : kOnlyForCheckpoints) app.get_option(name)->group("Checkpoints only");
+}
+
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
   const auto list = [&](const char* name, std::vector<std::string>& into, const char* help,
                         const char* type) {
@@ -94,43 +99,34 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
         ->type_name(type)
         ->expected(1)
         ->allow_extra_args(false)
-        ->take_all()
-        ->group("Checkpoints");
+        ->take_all();
   };
   app.add_option("--target", arguments.target,
                  "Dialect to write: " + listed(dialect_names()) + " (default compressed-tensors)")
-      ->type_name("NAME")
-      ->group("Checkpoints");
+      ->type_name("NAME");
   list("--include", arguments.include, "Quantize what this finds in its name, and nothing else",
        "REGEX");
   list("--exclude", arguments.exclude, "Leave alone what this finds in its name", "REGEX");
   list("--recipe-for", arguments.recipe_for,
        "Another preset (or none) for names that REGEX is found in; the first that fits decides",
        "REGEX=PRESET");
-  app.add_flag("--dry-run", arguments.dry_run, "Print the plan and the sizes; write nothing")
-      ->group("Checkpoints");
+  app.add_flag("--dry-run", arguments.dry_run, "Print the plan and the sizes; write nothing");
   app.add_flag("--no-share", arguments.no_share,
-               "A scale of its own for each matrix that servers fuse (q/k/v, gate/up)")
-      ->group("Checkpoints");
+               "A scale of its own for each matrix that servers fuse (q/k/v, gate/up)");
   app.add_option("--scale-rounding", arguments.scale_rounding,
                  "bf16 (default: f32 scales that bf16 can hold, the same in every loader) or none")
       ->type_name("RULE")
-      ->group("Checkpoints")
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
   app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
-      ->type_name("FILE")
-      ->group("Checkpoints");
+      ->type_name("FILE");
   app.add_option("--max-memory", arguments.max_memory,
                  "For what is read and written, such as 64M (default 256M)")
-      ->type_name("SIZE")
-      ->group("Checkpoints");
+      ->type_name("SIZE");
   app.add_option("--shard-size", arguments.shard_size,
                  "Files of at most this size, such as 5G (default: as the source has them)")
-      ->type_name("SIZE")
-      ->group("Checkpoints");
-  app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped")
-      ->group("Checkpoints");
-  add_follow_links_flag(app, arguments.follow_links, "Checkpoints");
+      ->type_name("SIZE");
+  app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
+  add_follow_links_flag(app, arguments.follow_links);
 }
 
 QuantizePlanOptions plan_options(const QuantizeArguments& common,

@@ -22,6 +22,9 @@ struct CheckpointArguments {
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
 
+// Shows options for one kind of input under a heading of their own, in help.
+void group_options_by_input(CLI::App& app);
+
 // Throws UsageError for an option that applies only to arrays (only to checkpoints).
 void check_kind_of_options(const CLI::App& app, bool checkpoint);
 
