@@ -67,10 +67,9 @@ bool is_clamped(std::string_view op, const std::optional<std::string>& typed) {
       });
 }
 
-void add_follow_links_flag(CLI::App& app, bool& into, const std::string& group) {
-  CLI::Option* const flag = app.add_flag(
-      "--follow-links", into, "Read and copy what links out of the model's folder lead to");
-  if (!group.empty()) flag->group(group);
+void add_follow_links_flag(CLI::App& app, bool& into) {
+  app.add_flag("--follow-links", into,
+               "Read and copy what links out of the model's folder lead to");
 }
 
 void check_kind_of_options(const CLI::App& app, bool checkpoint) {

@@ -36,7 +36,7 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
 // Options that several commands have. --nonfinite is understood for --non-finite.
 void add_non_finite_option(CLI::App& app, std::optional<std::string>& into,
                            const std::string& help);
-void add_follow_links_flag(CLI::App& app, bool& into, const std::string& group = "");
+void add_follow_links_flag(CLI::App& app, bool& into);
 // The value of --non-finite for a checkpoint: error (default) or clamp. Throws UsageError.
 bool is_clamped(std::string_view op, const std::optional<std::string>& typed);
 
