@@ -46,12 +46,15 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
       break;
   }
   // GEMV: a row of B that is used once need not be decoded to memory.
-  if (job.out.rows == 1 && job.b.is_quantized() && c.run >= 2 * kDotStep &&
+  const std::int64_t run = common_run(job),
+                     shortest = c.method->packed_type == PackedType::bf16 ? kDotStep : 2 * kDotStep;
+  if (job.out.rows == 1 && job.b.is_quantized() && run >= shortest &&
       c.method->dot_codes != nullptr) {
     c.dot_codes = c.method->dot_codes(job.b.quantized.codes.format);
     if (c.dot_codes != nullptr) {
       c.scaled = false;
       c.applied_scales = AppliedScales::none;
+      c.run = run;
     }
   }
   const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;

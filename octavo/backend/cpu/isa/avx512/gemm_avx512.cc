@@ -4,12 +4,34 @@
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
+#include "octavo/backend/cpu/isa/avx512/transpose16.h"
 
 namespace octavo::cpu {
 
 void avx512_f32_tile(const MicrokernelJob& job) { f32_tile<Avx512Lanes, kAvx512Rows>(job); }
 
 namespace {
+
+// Words of `count` rows, sixteen by sixteen: panels of 12, 16 and 32 rows.
+void interleave_words(const std::byte* const* rows, int count, std::int64_t words,
+                      std::byte* panel) {
+  for (std::int64_t w = 0; w < words; w += 16) {
+    const std::int64_t left = words - w;
+    const __mmask16 there = left >= 16 ? 0xFFFF : static_cast<__mmask16>((1U << left) - 1);
+    for (int first = 0; first < count; first += 16) {
+      const int some = count - first < 16 ? count - first : 16;
+      const auto stored = static_cast<__mmask16>((1U << some) - 1);
+      __m512i r[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i)
+        r[i] = _mm512_maskz_loadu_epi32(there, rows[first + (i < some ? i : 0)] + w * 4);
+      transpose(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i)
+        if (i < left) _mm512_mask_storeu_epi32(panel + ((w + i) * count + first) * 4, stored, r[i]);
+    }
+  }
+}
 
 constexpr Microkernel kTile{
     .rows = kAvx512Rows, .cols = kAvx512Cols, .step = 1, .run = avx512_f32_tile};
@@ -20,12 +42,16 @@ constexpr AttentionMethod kAttention{.name = "f32 FMA",
                                      .score = kAttentionTile,
                                      .weigh = kAttentionTile,
                                      .softmax = softmax_f32<16>,
-                                     .tile_keys = 64};
+                                     .tile_keys = 64,
+                                     .interleave = interleave_words};
 
 }  // namespace
 
-constinit const GemmMethod kAvx512F32{
-    .name = "f32 FMA", .packed_type = PackedType::f32, .tile = kTile, .dot = f32_dot<Avx512Lanes>};
+constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
+                                      .packed_type = PackedType::f32,
+                                      .tile = kTile,
+                                      .dot = f32_dot<Avx512Lanes>,
+                                      .interleave = interleave_words};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;

@@ -9,69 +9,10 @@
 #include "octavo/backend/cpu/isa/avx512/avx512.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
-#include "octavo/format/decode.h"
-#include "octavo/format/named_formats.h"
-#include "octavo/round/encode.h"
+#include "octavo/backend/cpu/isa/avx512_vbmi/planes.h"
 
 namespace octavo::cpu {
 namespace {
-
-struct Bfloat {
-  static constexpr Format kFormat = bf16_format;
-  static constexpr std::uint16_t kInf = 0x7F80, kNan = 0x7FC0;
-};
-struct Half {
-  static constexpr Format kFormat = f16_format;
-  static constexpr std::uint16_t kInf = 0x7C00, kNan = 0x7E00;
-};
-
-// Results of the codes 0 to 127. The sign of an eight-bit code is put back afterwards; narrower
-// codes have theirs in the index.
-template <typename Target, const Format& kFormat>
-struct Table {
-  alignas(64) std::uint8_t low[128]{}, high[128]{};
-
-  constexpr Table() {
-    for (std::uint32_t i = 0; i < 128; ++i) {
-      const std::uint32_t code = i & kFormat.code_mask();
-      const std::uint32_t field = code & kFormat.magnitude_mask();
-      std::uint32_t bits = is_nan(kFormat, field) ? Target::kNan
-                           : is_inf(kFormat, field)
-                               ? Target::kInf
-                               : encode_value(Target::kFormat, decode(kFormat, field)).code;
-      if (kFormat.bits() < 8 && (code & kFormat.sign_mask()) != 0) bits |= 0x8000u;
-      low[i] = static_cast<std::uint8_t>(bits);
-      high[i] = static_cast<std::uint8_t>(bits >> 8);
-    }
-  }
-};
-template <typename Target, const Format& kFormat>
-constexpr Table<Target, kFormat> kTable;
-
-template <typename Target, const Format& kFormat>
-struct Planes {
-  __m512i low[2], high[2];
-
-  Planes() {
-    const auto& table = kTable<Target, kFormat>;
-    for (int i = 0; i < 2; ++i) {
-      low[i] = _mm512_load_si512(table.low + 64 * i);
-      high[i] = _mm512_load_si512(table.high + 64 * i);
-    }
-  }
-  // The results of 64 codes, in order: 32 words in each vector.
-  [[gnu::always_inline]] void operator()(__m512i codes, __m512i (&words)[2]) const {
-    // Interleaving takes the lower halves of 128-bit lanes, then the upper ones.
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m512i at = _mm512_permutexvar_epi64(order, codes);
-    const __m512i lows = _mm512_permutex2var_epi8(low[0], at, low[1]);
-    __m512i highs = _mm512_permutex2var_epi8(high[0], at, high[1]);
-    if constexpr (kFormat.bits() == 8)
-      highs = _mm512_or_si512(highs, _mm512_and_si512(at, _mm512_set1_epi8(-128)));
-    words[0] = _mm512_unpacklo_epi8(lows, highs);
-    words[1] = _mm512_unpackhi_epi8(lows, highs);
-  }
-};
 
 void store64(const __m512i (&words)[2], std::uint16_t* to) {
   _mm512_storeu_si512(to, words[0]);
