@@ -184,14 +184,14 @@ TEST(ConvertStatic, WhatTheTargetCannotHoldIsDroppedAndNoted) {
              });
   const ConvertCheckpointResult result =
       convert_checkpoint(folder.path(), results.path("ds"), Dialect::deepseek);
-  EXPECT_TRUE(has(all_of(result.notes), "1 activation scales are dropped"));
+  EXPECT_TRUE(has(all_of(result.notes), "1 activation scale is dropped"));
   EXPECT_TRUE(has(all_of(result.notes), "KV cache quantization is no longer declared"));
   const CheckpointReader out(results.path("ds"));
   EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
   EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // as vLLM looks for it
   const ConvertCheckpointResult plain =
       dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
-  EXPECT_TRUE(has(all_of(plain.notes), "are dropped"));
+  EXPECT_TRUE(has(all_of(plain.notes), "is dropped"));
   EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
 
   // Declared as dynamic: no loader uses the scales.
@@ -200,7 +200,7 @@ TEST(ConvertStatic, WhatTheTargetCannotHoldIsDroppedAndNoted) {
              {{text(kModule, ".input_scale"), StoredType::f32, {1}, 0.5F}}, [](Json&) {});
   EXPECT_TRUE(
       has(all_of(convert_checkpoint(dynamic.path(), results.path("dy"), Dialect::modelopt).notes),
-          "are dropped"));
+          "is dropped"));
   // A KV cache scheme that the target does not support, and per-head scales.
   const TemporaryFolder heads;
   write_with(heads, Dialect::compressed_tensors, preset("fp8"), {}, [&](Json& words) {

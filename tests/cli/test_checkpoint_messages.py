@@ -208,3 +208,12 @@ def test_include_passes_over_what_cannot_be_quantized(octavo, model):
     octavo("quantize", "model", "-o", "x", "--include", "layernorm").refused(
         1, "--include finds nothing that can be quantized", "1 dimension"
     )
+
+
+def test_a_gguf_file_that_cannot_be_read_is_the_trouble(octavo):
+    (octavo.folder / "model.gguf").write_bytes(b"GGUF, and nothing that follows")
+    (octavo.folder / "folder").mkdir()
+    (octavo.folder / "folder" / "model.gguf").write_bytes(b"GGUF, and nothing that follows")
+    for command in ("quantize", "convert", "dequantize", "inspect", "verify"):
+        octavo(command, "model.gguf").refused(1, "model.gguf", "GGUF")
+        octavo(command, "folder").refused(1, "folder", "GGUF")
