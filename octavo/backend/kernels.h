@@ -78,7 +78,8 @@ struct QuantizeJob {
   double percentile = 100.0;
   // Random Hadamard transform of every 16 values along a row before anything else (of the copies it
   // is asked for); bit i is the sign of element i. A group cut off by the edge is not transformed.
-  bool hadamard_rowwise = false, hadamard_columnwise = false;
+  // hadamard_to_bf16: its results are rounded to bf16, before any amax of them is taken.
+  bool hadamard_rowwise = false, hadamard_columnwise = false, hadamard_to_bf16 = false;
   std::uint16_t hadamard_signs = 0;
 
   // Instead of computing them: the amax of the single tile; or inv_scale, what values are

@@ -78,6 +78,7 @@ AttentionPassResult fp8_output(const AttentionPassCall& call, const Shape& shape
 ModuleQuantizersOptions attention_quantizers() {
   using enum TensorRole;
   return {.module_type = std::string(kOp),
+          .role_type = "dpa",
           .forward = {query, key, value, softmax, output},
           .backward = {}};
 }

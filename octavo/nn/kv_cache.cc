@@ -52,6 +52,14 @@ void copy_rows(const QuantizedTensor& from, const QuantizedTensor& to, std::int6
   copy_rows(from.rowwise.scales, to.rowwise.scales, batch, count, 0, to_row);
 }
 
+// The shape of tokens to append, beside that of K and of what the cache has.
+void check_tokens(const Shape& shape, const Shape& k, const Shape& cache, std::string_view name) {
+  if (shape.rank() != 4 || shape[0] != cache[0] || shape[1] != cache[1] || shape[3] != cache[3] ||
+      shape[2] != k[2])
+    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(shape), "; expected [",
+         cache[0], ", ", cache[1], ", tokens, ", cache[3], "], with as many tokens in K as in V");
+}
+
 }  // namespace
 
 KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
@@ -67,53 +75,88 @@ KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_
   lengths_.assign(static_cast<std::size_t>(batches), 0);
 }
 
-void KvCache::append(const View& k, const View& v, std::span<const std::int64_t> counts) {
-  const std::int64_t batches = k_.shape[0], heads = k_.shape[1];
-  const auto check_tokens = [&](const View& tokens, std::int64_t size, std::string_view name) {
-    check_view(tokens, kOp, name);
-    check_on_cpu(tokens, kOp, name);
-    const Shape& shape = tokens.shape;
-    if (shape.rank() != 4 || shape[0] != batches || shape[1] != heads || shape[3] != size ||
-        shape[2] != k.shape[2])
-      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(shape), "; expected [",
-           batches, ", ", heads, ", tokens, ", size, "], with as many tokens in K as in V");
-  };
-  check_tokens(k, k_.shape[3], "K");
-  check_tokens(v, v_.shape[3], "V");
-  const std::int64_t tokens = k.shape[2];
+KvCache::KvCache(const KvCache& other)
+    : k_(other.copied(other.k_, other.capacity())),
+      v_(other.copied(other.v_, other.capacity())),
+      lengths_(other.lengths_) {}
+
+KvCache& KvCache::operator=(const KvCache& other) { return *this = KvCache(other); }
+
+void KvCache::check_counts(std::int64_t tokens, std::span<const std::int64_t> counts) const {
+  const std::int64_t batches = k_.shape[0];
   check(counts.empty() || static_cast<std::int64_t>(counts.size()) == batches,
         ErrorCode::invalid_argument, kOp, "got ", counts.size(),
         " counts; expected one for each of ", batches, " batches");
   for (const std::int64_t count : counts)
     check(count >= 0 && count <= tokens, ErrorCode::invalid_argument, kOp, "got a count of ", count,
           "; expected 0 to the ", tokens, " tokens there are");
-  const auto count_of = [&](std::size_t batch) { return counts.empty() ? tokens : counts[batch]; };
+}
+
+void KvCache::append(const View& k, const View& v, std::span<const std::int64_t> counts) {
+  const auto check_values = [&](const View& tokens, const QuantizedTensor& of,
+                                std::string_view name) {
+    check_view(tokens, kOp, name);
+    check_on_cpu(tokens, kOp, name);
+    check_tokens(tokens.shape, k.shape, of.shape, name);
+  };
+  check_values(k, k_, "K");
+  check_values(v, v_, "V");
+  check_counts(k.shape[2], counts);
+  take(quantize(k, k_.scaling), quantize(v, v_.scaling), counts);
+}
+
+void KvCache::append(const QuantizedTensor& k, const QuantizedTensor& v,
+                     std::span<const std::int64_t> counts) {
+  const auto check_codes = [&](const QuantizedTensor& tokens, const QuantizedTensor& of,
+                               std::string_view name) {
+    check_tokens(tokens.shape, k.shape, of.shape, name);
+    check(tokens.scaling == of.scaling, ErrorCode::invalid_argument, kOp, name, " is ",
+          describe(tokens.scaling), "; expected codes of this cache, ", describe(of.scaling));
+    for (const Tensor* part : {&tokens.rowwise.codes, &tokens.rowwise.scales}) {
+      check_on_cpu(part->view(), kOp, name);
+      check(is_dense(part->view()), ErrorCode::invalid_argument, kOp, name,
+            " is not one run of memory; copy it");
+    }
+  };
+  check_codes(k, k_, "K");
+  check_codes(v, v_, "V");
+  check_counts(k.shape[2], counts);
+  take(k, v, counts);
+}
+
+void KvCache::take(const QuantizedTensor& k, const QuantizedTensor& v,
+                   std::span<const std::int64_t> counts) {
+  const auto count_of = [&](std::size_t batch) {
+    return counts.empty() ? k.shape[2] : counts[batch];
+  };
   std::int64_t longest = 0;
   for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
     longest = std::max(longest, lengths_[batch] + count_of(batch));
-
-  const QuantizedTensor new_k = quantize(k, k_.scaling), new_v = quantize(v, v_.scaling);
   reserve(longest);
   for (std::size_t batch = 0; batch < lengths_.size(); ++batch) {
     const auto at = static_cast<std::int64_t>(batch);
-    copy_rows(new_k, k_, at, count_of(batch), lengths_[batch]);
-    copy_rows(new_v, v_, at, count_of(batch), lengths_[batch]);
+    copy_rows(k, k_, at, count_of(batch), lengths_[batch]);
+    copy_rows(v, v_, at, count_of(batch), lengths_[batch]);
     lengths_[batch] += count_of(batch);
   }
 }
 
+QuantizedTensor KvCache::copied(const QuantizedTensor& from, std::int64_t tokens) const {
+  Shape shape = from.shape;
+  shape[2] = tokens;
+  QuantizedTensor to = zeros(shape, from.scaling);
+  for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
+    copy_rows(from, to, static_cast<std::int64_t>(batch), lengths_[batch], 0);
+  return to;
+}
+
+QuantizedTensor KvCache::key_tokens() const { return copied(k_, std::ranges::max(lengths_)); }
+QuantizedTensor KvCache::value_tokens() const { return copied(v_, std::ranges::max(lengths_)); }
+
 void KvCache::reserve(std::int64_t tokens) {
   if (tokens <= capacity()) return;
   const std::int64_t wanted = std::max(tokens, 2 * capacity());
-  const auto grown = [&](const QuantizedTensor& from) {
-    Shape shape = from.shape;
-    shape[2] = wanted;
-    QuantizedTensor to = zeros(shape, from.scaling);
-    for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
-      copy_rows(from, to, static_cast<std::int64_t>(batch), lengths_[batch], 0);
-    return to;
-  };
-  QuantizedTensor k = grown(k_), v = grown(v_);
+  QuantizedTensor k = copied(k_, wanted), v = copied(v_, wanted);
   k_ = std::move(k);
   v_ = std::move(v);
 }

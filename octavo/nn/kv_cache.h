@@ -24,11 +24,20 @@ class OCTAVO_API KvCache {
  public:
   KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
           std::int64_t value_size, const KvCacheOptions& options = {});
+  // Copies have memory of their own: what is appended to one is not in the other.
+  KvCache(const KvCache& other);
+  KvCache& operator=(const KvCache& other);
+  KvCache(KvCache&&) noexcept = default;
+  KvCache& operator=(KvCache&&) noexcept = default;
+  ~KvCache() = default;
 
   // K is [B, Hkv, tokens, D] and V is [B, Hkv, tokens, E] of any value type: the next tokens of
   // every batch, or with `counts` the first so many of them of each. Nothing is kept when this
   // throws.
   void append(const View& k, const View& v, std::span<const std::int64_t> counts = {});
+  // The same of tokens that are codes with this cache's scalings, such as another cache's.
+  void append(const QuantizedTensor& k, const QuantizedTensor& v,
+              std::span<const std::int64_t> counts = {});
 
   // Q is [B, H, queries, D]: the last tokens of their batches, each seeing what came before it and
   // itself. There are no more of them than the longest batch has tokens; in a shorter one, rows
@@ -43,9 +52,13 @@ class OCTAVO_API KvCache {
   [[nodiscard]] std::span<const std::int64_t> lengths() const { return lengths_; }
   [[nodiscard]] std::int64_t capacity() const { return k_.shape[2]; }
   [[nodiscard]] std::int64_t nbytes() const { return k_.nbytes() + v_.nbytes(); }
-  // [B, Hkv, capacity, D]: tokens beyond a batch's length are zeros.
+  // [B, Hkv, capacity, D], in the cache's own memory: what lies beyond a batch's length means
+  // nothing.
   [[nodiscard]] const QuantizedTensor& keys() const { return k_; }
   [[nodiscard]] const QuantizedTensor& values() const { return v_; }
+  // Copies of the tokens there are, [B, Hkv, longest, D]: zeros beyond a batch's length.
+  [[nodiscard]] QuantizedTensor key_tokens() const;
+  [[nodiscard]] QuantizedTensor value_tokens() const;
 
   void clear();
   // Drops the last tokens of a batch, for example a rejected draft (speculative decoding).
@@ -53,6 +66,11 @@ class OCTAVO_API KvCache {
 
  private:
   void reserve(std::int64_t tokens);
+  // The first `tokens` of every batch, as far as it has them, in new memory.
+  [[nodiscard]] QuantizedTensor copied(const QuantizedTensor& from, std::int64_t tokens) const;
+  void check_counts(std::int64_t tokens, std::span<const std::int64_t> counts) const;
+  void take(const QuantizedTensor& k, const QuantizedTensor& v,
+            std::span<const std::int64_t> counts);
   void check_queries(const Operand& q) const;
   [[nodiscard]] AttentionOptions with_lengths(AttentionOptions options) const;
 

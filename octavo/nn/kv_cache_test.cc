@@ -118,6 +118,49 @@ TEST(KvCache, MemoryThatIsNotUsedChangesNoChoice) {
   }
 }
 
+TEST(KvCache, CopiesAreTheirOwn) {
+  const Tensor k = drawn({2, 1, 5, 16}, 1), v = drawn({2, 1, 5, 16}, 2),
+               q = drawn({2, 1, 1, 16}, 3);
+  KvCache cache(2, 1, 16, 16, {.capacity = 8});
+  const std::int64_t counts[] = {5, 2};
+  cache.append(k.view(), v.view(), counts);
+  const Tensor before = cache.attend(q);
+  KvCache copy = cache, other(2, 1, 16, 16);
+  other = cache;
+  copy.append(tokens_of(k, 0, 2), tokens_of(v, 3, 2));
+  copy.truncate(0, 1);
+  EXPECT_TRUE(std::ranges::equal(cache.attend(q).bytes(), before.bytes()));
+  EXPECT_TRUE(std::ranges::equal(other.attend(q).bytes(), before.bytes()));
+  EXPECT_EQ(copy.lengths()[1], 4);
+  EXPECT_EQ(other.capacity(), 8);
+}
+
+// What is read out is what was quantized, zeros beyond a length, and goes into another cache.
+TEST(KvCache, TokensComeOutAndGoIn) {
+  const Tensor k = drawn({2, 1, 5, 16}, 1), v = drawn({2, 1, 5, 32}, 2),
+               q = drawn({2, 1, 1, 16}, 3);
+  for (const char* name : {"fp8-channel", "mxfp8"}) {
+    KvCache cache(2, 1, 16, 32, {.k = preset(name), .v = preset(name)});
+    EXPECT_EQ(cache.key_tokens().shape, (Shape{2, 1, 0, 16}));
+    const std::int64_t counts[] = {5, 2};
+    cache.append(k.view(), v.view());
+    cache.truncate(1, 2);
+    const QuantizedTensor keys = cache.key_tokens(), values = cache.value_tokens();
+    EXPECT_EQ(keys.shape, (Shape{2, 1, 5, 16}));
+    EXPECT_EQ(values.shape, (Shape{2, 1, 5, 32}));
+    const Tensor want = dequantize(quantize(v.view(), preset(name))), got = dequantize(values);
+    for (std::size_t i = 0; i < 320; ++i)
+      EXPECT_EQ(got.span<float>()[i], i < 160 + 64 ? want.span<float>()[i] : 0.0F) << i;
+    KvCache other(2, 1, 16, 32, {.k = preset(name), .v = preset(name), .capacity = 1});
+    other.append(keys, values, counts);
+    EXPECT_TRUE(std::ranges::equal(other.attend(q).bytes(), cache.attend(q).bytes()));
+    KvCache another(2, 1, 16, 32, {.k = preset("fp8-channel:e5m2")});
+    EXPECT_THROW(another.append(keys, values), Error);
+    EXPECT_THROW(other.append(values, values), Error);
+    EXPECT_EQ(other.lengths()[0], 5);
+  }
+}
+
 TEST(KvCache, HalfTheBytesOfBf16) {
   const KvCache cache(1, 8, 128, 128, {.capacity = 1024});
   const std::int64_t bf16 = 2 * 8 * 1024 * (128 + 128);

@@ -90,9 +90,6 @@ void check_forward(const LinearCall& call, std::string_view op) {
   if (shape.rank() < 2 || shape[shape.rank() - 1] != in)
     fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape), "; expected [..., ", in,
          "] of at least two dimensions: the weight has ", in, " in_features");
-  if (element_count(shape) == 0)
-    fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape),
-         ", which has no rows: there is nothing to scale or to sum; leave out empty batches");
   std::vector<NamedView> views{{&call.x.view(), "x"}};
   const View& weight = call.weight.codes
                            ? (call.weight.codes->rowwise.exists() ? call.weight.codes->rowwise

@@ -61,10 +61,11 @@ void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_
 std::optional<View> with_rows_collapsed(const View& view) {
   const int rank = view.shape.rank();
   if (rank <= 2) return view;
+  const bool is_empty = element_count(view.shape) == 0;  // then strides say nothing
   std::int64_t rows = view.shape[rank - 2], stride = view.strides[rank - 2];
   for (int i = rank - 3; i >= 0; --i) {
     if (view.shape[i] == 1) continue;
-    if (rows != 1 && view.strides[i] != stride * rows) return std::nullopt;
+    if (rows != 1 && !is_empty && view.strides[i] != stride * rows) return std::nullopt;
     if (rows == 1) stride = view.strides[i];
     rows *= view.shape[i];
   }

@@ -9,6 +9,7 @@
 
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/quantizer.h"
+#include "octavo/scale/peer_scale.h"
 
 namespace octavo {
 namespace {
@@ -108,6 +109,25 @@ TEST(HadamardAmax, AnAmaxThatIsGivenIsThatOfBoth) {
       quantize(values.view(), transformed(false, true), {.given_amax = &given});
   EXPECT_EQ(tensor_scale(q.rowwise), wanted(7.0));
   EXPECT_EQ(tensor_scale(q.columnwise), wanted(7.0));
+}
+
+// Transformer Engine transforms by a product of bf16 matrices: its results have eight bits, and the
+// amaxes are of those.
+TEST(HadamardAmax, TransformerEngineRoundsToBf16) {
+  const Tensor values = integers(32, 48, 9);
+  Scaling scaling = transformed(true, true);
+  scaling.scale.arith = Arith::te;
+  const QuantizedTensor q = quantize(values.view(), scaling);
+  const auto wanted_by_te = [&](bool columnwise) {
+    const auto amax = rounded_to_bf16(static_cast<float>(transformed_amax(values, columnwise)));
+    return 1.0F / (448.0F * 6.0F / amax);
+  };
+  for (const bool columnwise : {false, true}) {
+    // Not what f32 has, or this would show nothing.
+    const double exact = transformed_amax(values, columnwise);
+    EXPECT_NE(static_cast<double>(rounded_to_bf16(static_cast<float>(exact))), exact);
+    EXPECT_EQ(tensor_scale(columnwise ? q.columnwise : q.rowwise), wanted_by_te(columnwise));
+  }
 }
 
 // A group with a fault is non-finite as a whole; the other groups make the scale.

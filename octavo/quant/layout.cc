@@ -208,7 +208,7 @@ Tensor to_layout(const Tensor& scales, ScaleLayout layout, int pad) {
   return out;
 }
 
-Tensor from_layout(const Tensor& scales, const Shape& grid, ScaleLayout layout) {
+Tensor from_layout(const Tensor& scales, ScaleLayout layout, const Shape& grid) {
   constexpr std::string_view kOp = "from_layout";
   const View& from = scales.view();
   check_grid(grid, kOp);

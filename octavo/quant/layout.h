@@ -32,8 +32,8 @@ enum class ScaleLayout : std::uint8_t {
 
 // Back to row-major: `grid` is the shape it had. The padding follows from the shape of `scales`;
 // swizzled ones may have any shape of the right size, because other libraries pass them flat.
-[[nodiscard]] OCTAVO_API Tensor from_layout(const Tensor& scales, const Shape& grid,
-                                            ScaleLayout layout);
+[[nodiscard]] OCTAVO_API Tensor from_layout(const Tensor& scales, ScaleLayout layout,
+                                            const Shape& grid);
 
 // The shape that to_layout gives.
 [[nodiscard]] OCTAVO_API Shape layout_shape(const Shape& grid, ScaleLayout layout, int pad = 0);

@@ -131,12 +131,12 @@ TEST(Layout, NothingIsLostThereAndBack) {
   for (const Shape& grid : grids) {
     for (const ScaleLayout layout : kLayouts) {
       const Tensor bytes = marked_bytes(grid);
-      EXPECT_TRUE(same_bytes(from_layout(to_layout(bytes, layout), grid, layout), bytes))
+      EXPECT_TRUE(same_bytes(from_layout(to_layout(bytes, layout), layout, grid), bytes))
           << to_string(grid) << static_cast<int>(layout);
       if (layout == ScaleLayout::swizzled_128x4) continue;
       const Tensor floats = marked_floats(grid);
       for (const int pad : {0, 1, 3, 4, 128})
-        EXPECT_TRUE(same_bytes(from_layout(to_layout(floats, layout, pad), grid, layout), floats))
+        EXPECT_TRUE(same_bytes(from_layout(to_layout(floats, layout, pad), layout, grid), floats))
             << to_string(grid) << static_cast<int>(layout) << ' ' << pad;
     }
   }
@@ -148,7 +148,7 @@ TEST(Layout, TwoByteAndEightByteElements) {
     std::uint8_t next = 0;
     for (std::byte& byte : scales.bytes()) byte = std::byte{++next};
     const Tensor back =
-        from_layout(to_layout(scales, ScaleLayout::transposed), {5, 3}, ScaleLayout::transposed);
+        from_layout(to_layout(scales, ScaleLayout::transposed), ScaleLayout::transposed, {5, 3});
     EXPECT_TRUE(same_bytes(back, scales));
   }
 }
@@ -173,7 +173,7 @@ TEST(Layout, SwizzledScalesMayComeFlat) {
   flat.shape = {2048};
   flat.strides = {1};
   EXPECT_TRUE(same_bytes(
-      from_layout(Tensor::adopt(flat, owner.owner()), {130, 5}, ScaleLayout::swizzled_128x4),
+      from_layout(Tensor::adopt(flat, owner.owner()), ScaleLayout::swizzled_128x4, {130, 5}),
       scales));
 }
 
@@ -206,19 +206,19 @@ TEST(Layout, SaysWhatIsWrong) {
 
   EXPECT_NE(message_of(bad,
                        [&] {
-                         (void)from_layout(floats, {5, 4}, ScaleLayout::transposed);
+                         (void)from_layout(floats, ScaleLayout::transposed, {5, 4});
                        })
                 .find("got scales of shape [4, 4] for a grid of [5, 4]; expected [4, 5] or more"),
             std::string::npos);
-  message_of(bad, [&] { (void)from_layout(floats, {4, 3}, ScaleLayout::transposed); });
-  message_of(bad, [&] { (void)from_layout(floats, {1, 4, 4}, ScaleLayout::row_major); });
+  message_of(bad, [&] { (void)from_layout(floats, ScaleLayout::transposed, {4, 3}); });
+  message_of(bad, [&] { (void)from_layout(floats, ScaleLayout::row_major, {1, 4, 4}); });
   message_of(bad, [] {
-    (void)from_layout(marked_bytes({128, 5}), {100, 5}, ScaleLayout::swizzled_128x4);
+    (void)from_layout(marked_bytes({128, 5}), ScaleLayout::swizzled_128x4, {100, 5});
   });
   View strided = floats.view();
   std::swap(strided.strides[0], strided.strides[1]);
   message_of(bad, [&] {
-    (void)from_layout(Tensor::adopt(strided, floats.owner()), {4, 4}, ScaleLayout::row_major);
+    (void)from_layout(Tensor::adopt(strided, floats.owner()), ScaleLayout::row_major, {4, 4});
   });
   View null = floats.view();
   null.data = nullptr;

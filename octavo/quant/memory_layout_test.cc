@@ -201,7 +201,7 @@ TEST(MemoryLayout, ScalesOfQuantizeGoThroughTheLayouts) {
   EXPECT_EQ(swizzled.nbytes(), 2048);
   EXPECT_EQ(swizzled.span<std::uint8_t>()[1552], scales.span<std::uint8_t>()[129 * 5 + 4]);
   EXPECT_TRUE(std::ranges::equal(
-      from_layout(swizzled, scales.shape(), ScaleLayout::swizzled_128x4).bytes(), scales.bytes()));
+      from_layout(swizzled, ScaleLayout::swizzled_128x4, scales.shape()).bytes(), scales.bytes()));
 }
 
 }  // namespace

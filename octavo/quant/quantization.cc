@@ -14,6 +14,7 @@
 #include "octavo/quant/produced.h"
 #include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/quant/staged_internal.h"
+#include "octavo/scale/hadamard.h"
 #include "octavo/scale/tile_scale.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -202,6 +203,7 @@ class Quantization {
     QuantizeJob job{.scale = spec_that_counts(of),
                     .hadamard_rowwise = !columnwise,
                     .hadamard_columnwise = columnwise,
+                    .hadamard_to_bf16 = rotates_to_bf16(out_.scaling.scale.arith),
                     .hadamard_signs = out_.scaling.hadamard.signs,
                     .amax = scratch_.number()};
     for_each_plan_matrix(plan_,
@@ -312,6 +314,7 @@ QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
                   .percentile = scaling.percentile,
                   .hadamard_rowwise = scaling.hadamard.rowwise,
                   .hadamard_columnwise = scaling.hadamard.columnwise,
+                  .hadamard_to_bf16 = rotates_to_bf16(scaling.scale.arith),
                   .hadamard_signs = scaling.hadamard.signs,
                   .given_inv_scale = options.given_inv_scale,
                   .amax = options.amax,

@@ -139,8 +139,9 @@ class OCTAVO_API MXFP8Quantizer final : public Quantizer {
 };
 
 // e4m3 scales of tiles of 1 x 16, or 16 x 16 for weights, and one f32 for the tensor. The Hadamard
-// transform is of the columnwise copy only, and not for 16 x 16 tiles. The scale of a tile with NaN
-// or Inf is NaN, since FP4 has neither: Transformer Engine would make the largest value of them.
+// transform is of the columnwise copy only, and not for 16 x 16 tiles; its results are rounded to
+// bf16, as Transformer Engine has them. The scale of a tile with NaN or Inf is NaN, since FP4 has
+// neither: Transformer Engine would make the largest value of them.
 inline constexpr std::uint16_t kTeHadamardSigns = 0xD7E8;  // Transformer Engine's fixed choice
 struct NVFP4Options {
   bool rowwise = true, columnwise = true;

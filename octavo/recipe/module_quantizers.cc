@@ -91,7 +91,7 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
   return std::make_shared<QuantizerSet>(
       recipe,
       QuantizerSetOptions{.direction = direction,
-                          .module_type = options_.module_type,
+                          .module_type = options_.role_type,
                           .name = options_.name,
                           .roles = is_forward ? options_.forward : options_.backward,
                           .make = options_.make,

@@ -36,7 +36,8 @@ OCTAVO_API void check_weight_recipe(std::string_view parameter, const Recipe& ma
                                                         std::string_view module);
 
 struct ModuleQuantizersOptions {
-  std::string module_type = "Linear";
+  std::string module_type = "Linear";  // in messages
+  std::string role_type = "linear";    // QuantizerRole::module_type, whatever the class is called
   std::string name{};
   std::vector<TensorRole> forward{TensorRole::input, TensorRole::weight, TensorRole::output};
   std::vector<TensorRole> backward{TensorRole::grad_output, TensorRole::grad_input};  // or none

@@ -28,9 +28,9 @@ enum class Direction : std::uint8_t { forward, backward };
 
 struct QuantizerSetOptions {
   Direction direction = Direction::forward;
-  std::string_view module_type = "Linear", name{};
-  std::span<const TensorRole> roles{};  // one slot for each, in this order
-  MakeTensor make{};                    // memory for state: f32, dense; without one, the CPU's
+  std::string_view module_type = "linear", name{};  // of roles
+  std::span<const TensorRole> roles{};              // one slot for each, in this order
+  MakeTensor make{};  // memory for state: f32, dense; without one, the CPU's
   std::uint64_t seed = 0;
 };
 

@@ -152,7 +152,7 @@ struct NVFP4BlockScaling {
 
 // The tensor and module that a quantizer is for.
 struct QuantizerRole {
-  std::string module_type;  // "Linear"
+  std::string module_type;  // "linear" or "dpa", as in Transformer Engine
   TensorRole tensor = TensorRole::input;
   std::string name;  // the module's own, may be empty
 };

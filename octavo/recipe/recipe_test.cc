@@ -29,7 +29,7 @@ void expect_invalid(const Struct& fields, std::string_view part) {
 }
 
 Scaling scaling(const Recipe& recipe, TensorRole role) {
-  return make_quantizer(recipe, {.module_type = "Linear", .tensor = role, .name = ""})->scaling();
+  return make_quantizer(recipe, {.module_type = "linear", .tensor = role, .name = ""})->scaling();
 }
 
 static_assert(std::is_convertible_v<DelayedScaling, Recipe>);
@@ -222,8 +222,8 @@ TEST(Recipe, AFactoryAnswersForEveryRole) {
           })};
   const std::vector<TensorRole> good{TensorRole::input, TensorRole::weight},
       bad{TensorRole::output};
-  const QuantizerSet set(recipe, {.module_type = "Linear", .name = "fc1", .roles = good});
-  EXPECT_EQ(asked, (std::vector<std::string>{"Linear.fc1.input", "Linear.fc1.weight"}));
+  const QuantizerSet set(recipe, {.module_type = "linear", .name = "fc1", .roles = good});
+  EXPECT_EQ(asked, (std::vector<std::string>{"linear.fc1.input", "linear.fc1.weight"}));
   EXPECT_EQ(set.at(1).name(), "MXFP8Quantizer");
   EXPECT_THROW(QuantizerSet(recipe, {.roles = bad}), Error);
 }

@@ -8,6 +8,7 @@
 #include "octavo/format/decode.h"
 #include "octavo/quant/scale_order.h"
 #include "octavo/report/piece_internal.h"
+#include "octavo/scale/hadamard.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
@@ -80,6 +81,7 @@ Measurement make_measurement(const View& values, const QuantizedTensor& q,
   job.tiles = options.tiles;
   job.histograms = options.histograms;
   job.rotated = columnwise ? scaling.hadamard.columnwise : scaling.hadamard.rowwise;
+  job.rotated_to_bf16 = rotates_to_bf16(scaling.scale.arith);
   job.signs = scaling.hadamard.signs;
   if (job.copy->tensor_scale.owner() != nullptr)
     job.tensor_scale = static_cast<double>(job.copy->tensor_scale.span<float>()[0]);

@@ -101,7 +101,7 @@ class Measuring {
       const std::int64_t size = std::min<std::int64_t>(kHadamardSize, piece_.cols - c);
       float group[kHadamardSize];
       for (std::int64_t i = 0; i < size; ++i) group[i] = static_cast<float>(x[c + i]);
-      if (size == kHadamardSize) hadamard16(group, job_.signs);
+      if (size == kHadamardSize) hadamard16(group, job_.signs, job_.rotated_to_bf16);
       for (std::int64_t i = 0; i < size; ++i) {
         const auto encoded = static_cast<double>(group[i]);
         count_limits(scale_at(job_, piece_, row, piece_.col + c + i), &encoded, y + c + i, 1);

@@ -31,7 +31,8 @@ struct Measurement {
   std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
   std::int64_t code_row_bytes = 1, scale_bytes = 1;
   bool rows = false, tiles = false, histograms = false;
-  bool rotated = false;  // the codes are of Hadamard-transformed values
+  bool rotated = false;          // the codes are of Hadamard-transformed values,
+  bool rotated_to_bf16 = false;  // rounded to bf16
   std::uint16_t signs = 0;
   double tensor_scale = 1;
   double unit = 1;                       // ErrorSums::unit

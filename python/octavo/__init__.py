@@ -13,7 +13,7 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 
 from octavo import _octavo, compat, quantizers, recipe
 from octavo._align import Aligned, align_exponents, quantize_aligned
-from octavo._attention import AttentionChoice, AttentionReport, KVCache, attention
+from octavo._attention import AttentionChoice, AttentionReport, attention
 from octavo._checkpoint import (
     compare_checkpoints,
     convert_checkpoint,
@@ -29,6 +29,7 @@ from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped
+from octavo._kv_cache import KVCache
 from octavo._layout import from_layout, to_layout
 from octavo._octavo import Format, Scaling
 from octavo._operation import Counts

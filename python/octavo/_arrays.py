@@ -357,6 +357,13 @@ def _from_python(x: Any, op: str, codes: bool) -> np.ndarray[Any, np.dtype[Any]]
 
 def _from_protocol(x: Any, op: str) -> np.ndarray[Any, np.dtype[Any]]:
     """Objects that NumPy can read: its scalars, memoryview, array.array, __array__."""
+    from octavo._quantized import QuantizedTensor  # which needs this module
+
+    if isinstance(x, QuantizedTensor):
+        raise TypeError(
+            f"[{op}] got a QuantizedTensor; expected an array; pass q.dequantize() for its values, "
+            "or q.codes"
+        )
     known = isinstance(x, (np.generic, memoryview)) or any(
         hasattr(x, name)
         for name in ("__array__", "__array_interface__", "__buffer__", "buffer_info")

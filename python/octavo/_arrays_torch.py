@@ -12,6 +12,7 @@ import torch
 from octavo._arrays import Array, Family
 from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_name, kind_of_name, torch_dtype
 from octavo._octavo import Format, Tensor
+from octavo._torch_tracing import refuse_tracing
 
 _FP4: Final = Format("e2m1fn")
 _LEGACY_DEFAULT: Final = 1  # CUDA's other name for stream 0
@@ -32,6 +33,12 @@ class TorchFamily(Family):
             raise TypeError(
                 f"[{op}] got a {type(x).__name__}, which is codes with scales; pass x.quantized, "
                 "or x.dequantize() for its values"
+            )
+        refuse_tracing(op)
+        if x.is_meta:
+            raise RuntimeError(
+                f"[{op}] got a tensor on the device meta, which has no numbers; a layer gets "
+                "memory by to_empty(device=...)"
             )
         if not (x.is_cpu or x.is_cuda):
             raise RuntimeError(

@@ -1,20 +1,23 @@
-"""Scaled dot-product attention with an error bound, and an FP8 KV cache."""
+"""Scaled dot-product attention with an error bound."""
 
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
 from octavo._arrays import describe, describe_out
 from octavo._dtypes import dtype_name
 from octavo._gemm import Operand, _operand
-from octavo._octavo import Scaling
+from octavo._html import table
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
-from octavo._quantize import as_scaling, value_kind
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import ArrayT, AttentionOptions
 
 _MOST_TOKENS: Final = 2**60
 _ALIGNMENTS: Final = ("top_left", "bottom_right")
@@ -71,14 +74,87 @@ class AttentionReport(NamedTuple):
 
     def __str__(self) -> str:
         """What repr says, and below it the choices that are nearest to their tolerance."""
-        worst = sorted(self.choices, key=AttentionChoice._of_tolerance, reverse=True)[:_SHOWN]
+        worst = self._nearest()
         lines = [repr(self), *(f"  {choice._in_short()}" for choice in worst)]
         if len(self.choices) > len(worst):
             rest = len(self.choices) - len(worst)
             lines.append(f"  and {rest} more, no nearer to their tolerance: see .choices")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        head = ("batch", "head", "rows", "precision", "modelled error", "tolerance")
+        rows = [
+            (one.batch, one.head, f"{one.first} to {one.first + one.count - 1}", one.precision)
+            + (f"{one.predicted:.2g}", f"{one.tolerance:.2g}")
+            for one in self._nearest()
+        ]
+        return table(repr(self), rows, head)
 
+    def _nearest(self) -> list[AttentionChoice]:
+        """The choices that are nearest to their tolerance, a few."""
+        return sorted(self.choices, key=AttentionChoice._of_tolerance, reverse=True)[:_SHOWN]
+
+
+@overload
+def attention(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: Literal[False] = False,
+    return_report: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> ArrayT: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: Literal[False] = False,
+    return_report: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> Any: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: Literal[True],
+    return_report: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> tuple[Any, Any]: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: Literal[False] = False,
+    return_report: Literal[True],
+    **options: Unpack[AttentionOptions],
+) -> tuple[Any, AttentionReport]: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: Literal[True],
+    return_report: Literal[True],
+    **options: Unpack[AttentionOptions],
+) -> tuple[Any, Any, AttentionReport]: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: bool,
+    return_report: bool,
+    **options: Unpack[AttentionOptions],
+) -> Any: ...
 def attention(
     q: Any,
     k: Any,
@@ -168,110 +244,6 @@ def attention(
     if return_report:
         extra.append(AttentionReport([AttentionChoice(*choice) for choice in found[0]], found[1]))
     return (result, *extra) if extra else result
-
-
-class KVCache:
-    """The keys and values of sequences that grow, as codes with scales.
-
-        >>> cache = octavo.KVCache(batches=1, kv_heads=8, head_size=128)
-        >>> cache.append(k, v)              # [1, 8, tokens, 128]
-        >>> cache.attend(q)                 # [1, 32, 1, 128]: the last token's query
-
-    scaling: the name of a preset, or a Scaling, whose tiles are within a token: "fp8-channel" (one
-        float32 scale per token and head), "mxfp8".
-    capacity: tokens there is memory for at first; it doubles when it is full.
-    """
-
-    def __init__(
-        self,
-        batches: int,
-        kv_heads: int,
-        head_size: int,
-        value_size: int | None = None,
-        *,
-        scaling: str | Scaling = "fp8-channel",
-        capacity: int = 256,
-    ) -> None:
-        op = "KVCache"
-        how = as_scaling(scaling, op)
-        sizes = (batches, kv_heads, head_size, head_size if value_size is None else value_size)
-        batch_count, head_count, k_size, v_size = (
-            integer(size, "a size", _MOST_TOKENS, op) for size in sizes
-        )
-        room = integer(capacity, "capacity", _MOST_TOKENS, op)
-        self._handle = _octavo.KvCache(batch_count, head_count, k_size, v_size, how, how, room)
-        self._sizes, self._scaling = sizes, how
-
-    def __repr__(self) -> str:
-        names = ("batches", "kv_heads", "head_size", "value_size")
-        sizes = ", ".join(f"{name}={size}" for name, size in zip(names, self._sizes, strict=True))
-        lengths = reprlib.repr(self.lengths)  # of many batches the first few
-        return (
-            f"KVCache({sizes}, scaling={str(self._scaling)!r}, lengths={lengths}, "
-            f"capacity={self.capacity})"
-        )
-
-    def append(self, k: Any, v: Any, counts: Sequence[int] | None = None) -> None:
-        """The next tokens of every batch, or with counts the first so many of them of each."""
-        op = "KVCache.append"
-        arrays = [describe(k, f"{op}: k"), describe(v, f"{op}: v")]
-        k_view, v_view = (array.view(value_kind(array, op)) for array in arrays)
-        self._handle.append(k_view, v_view, _lengths(counts, "counts", op))
-
-    def attend(
-        self,
-        q: Any,
-        *,
-        precision: str = "bf16",
-        rtol: float = 5e-3,
-        atol: float = 5e-3,
-        window: int | None = None,
-        softmax_scale: float | None = None,
-        out: Any = None,
-        threads: int = 0,
-    ) -> Any:
-        """Attention of the last tokens' queries, each seeing what came before it and itself.
-
-        There are no more of them than the longest sequence has tokens; in a shorter one, rows
-        before its first token are zeros.
-        """
-        op = "KVCache.attend"
-        side = _operand(q, op, "q", None)
-        shape = tuple(side.owner.shape)[:-1] + (self._handle.value_size,)
-        target, is_callers = _target(side, shape, out, op)
-        self._handle.attend(
-            side.handle,
-            target.view(target.kind),
-            _name(precision, "precision", op),
-            _tolerance(rtol, "rtol", op),
-            _tolerance(atol, "atol", op),
-            _window((window, None), op)[0],
-            _factor(softmax_scale, op),
-            threads=integer(threads, "threads", MOST_THREADS, op),
-        )
-        return target.family.wrote(target) if is_callers else target.family.finish(target)
-
-    def clear(self) -> None:
-        self._handle.clear()
-
-    def truncate(self, batch: int, length: int) -> None:
-        """Drop the last tokens of a batch."""
-        op = "KVCache.truncate"
-        self._handle.truncate(
-            integer(batch, "batch", _MOST_TOKENS, op), integer(length, "length", _MOST_TOKENS, op)
-        )
-
-    @property
-    def lengths(self) -> list[int]:
-        return list(self._handle.lengths)
-
-    @property
-    def capacity(self) -> int:
-        return int(self._handle.capacity)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._handle.nbytes)
 
 
 def _target(side: Operand, shape: tuple[int, ...], out: Any, op: str) -> Any:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from octavo import _octavo
 from octavo._checkpoint_arguments import names
+from octavo._html import table
 
 _SHOWN: Final = 5  # tensors that print() shows of a report
+_FINDINGS_SHOWN: Final = 20  # that a notebook shows
 
 
 class CheckpointReport:
@@ -24,14 +26,33 @@ class CheckpointReport:
     shows the worst few.
     """
 
+    title: str
+    verb: str
+    source: str
+    output: str
+    recipe: str
+    target: str
+    provenance: dict[str, Any]
+    bytes_before: int
+    bytes_after: int
+    bits_per_weight: float
+    seconds: float
+    was_complete: bool
+    written_again: list[str]
+    worst: list[str]
+    notes: list[str]
+    tensors: list[dict[str, Any]]
+
     def __init__(self, handle: Any):
         self._handle = handle
         self._data: dict[str, Any] = json.loads(handle.json())
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._data:
-            return self._data[name]
-        raise AttributeError(f"CheckpointReport has no {name!r}")
+    if not TYPE_CHECKING:  # which would take any name for one of these
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and name in self._data:
+                return self._data[name]
+            raise AttributeError(f"CheckpointReport has no {name!r}")
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._data]
@@ -45,12 +66,24 @@ class CheckpointReport:
 
     def __str__(self) -> str:
         """What repr says, and below it the worst tensors."""
-        measured = {one["name"]: one["metrics"] for one in self.tensors if "metrics" in one}
-        shown = [name for name in self._data.get("worst", []) if name in measured][:_SHOWN]
-        lines = [repr(self), *(f"  {name!r}: {_error(measured[name])}" for name in shown)]
-        if len(measured) > len(shown):
-            lines.append(f"  and {len(measured) - len(shown)} more, no worse: see .tensors")
+        shown, more = self._worst()
+        lines = [repr(self), *(f"  {name!r}: {_error(found)}" for name, found in shown.items())]
+        if more:
+            lines.append(f"  and {more} more, no worse: see .tensors")
         return "\n".join(lines)
+
+    def _worst(self) -> tuple[dict[str, dict[str, Any]], int]:
+        """The metrics of a few tensors, and how many there are besides."""
+        measured = {one["name"]: one["metrics"] for one in self.tensors if "metrics" in one}
+        names = [name for name in self._data.get("worst", []) if name in measured][:_SHOWN]
+        return {name: measured[name] for name in names}, len(measured) - len(names)
+
+    def _repr_html_(self) -> str:
+        shown, more = self._worst()
+        rows = [(name, _error(found)) for name, found in shown.items()]
+        if more:
+            rows.append((f"and {more} more", "no worse: see .tensors, or the page of .html()"))
+        return table(repr(self), rows)
 
     def json(self) -> str:
         """All of it, as text."""
@@ -107,6 +140,15 @@ class Findings(list[Finding]):
         self.weights: int = said["weights"]
         self.checked: dict[str, Any] = said["checked"]
         self.loaders: dict[str, dict[str, Any]] = said["loaders"]
+
+    def _repr_html_(self) -> str:
+        fields = ("severity", "loader", "rule", "tensor", "message")
+        rows = [tuple(getattr(one, name) for name in fields) for one in self[:_FINDINGS_SHOWN]]
+        if len(self) > len(rows):
+            rows.append((f"and {len(self) - len(rows)} more", "", "", "", ""))
+        verdict = "good" if self.good else "not good"
+        title = f"{verdict}: {len(self)} findings in {self.weights} weights, {self.dialect}"
+        return table(title, rows, fields if rows else ())
 
 
 def _error(metrics: dict[str, Any]) -> str:

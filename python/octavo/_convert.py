@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from octavo._arrays import describe
 from octavo._dtypes import VALUES, as_format, as_value
 from octavo._octavo import Format
 from octavo._operation import (
+    Counts,
     Policy,
     cast_values,
     decode_array,
@@ -17,9 +18,50 @@ from octavo._operation import (
     value_type,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import ArrayT, EncodeOptions, RunOptions
+
 _E4M3FN: Final = Format("e4m3fn")
 
 
+@overload
+def encode(
+    x: ArrayT,
+    format: Any,
+    *,
+    packed: bool = False,
+    counts: Literal[False] = False,
+    **options: Unpack[EncodeOptions],
+) -> ArrayT: ...
+@overload
+def encode(
+    x: Any,
+    format: Any,
+    *,
+    packed: bool = False,
+    counts: Literal[False] = False,
+    **options: Unpack[EncodeOptions],
+) -> Any: ...
+@overload
+def encode(
+    x: ArrayT,
+    format: Any,
+    *,
+    packed: bool = False,
+    counts: Literal[True],
+    **options: Unpack[EncodeOptions],
+) -> tuple[ArrayT, Counts]: ...
+@overload
+def encode(
+    x: Any,
+    format: Any,
+    *,
+    packed: bool = False,
+    counts: Literal[True],
+    **options: Unpack[EncodeOptions],
+) -> tuple[Any, Counts]: ...
 def encode(
     x: Any,
     format: Any,
@@ -82,6 +124,28 @@ def encode(
     return codes if found is None else (codes, found)
 
 
+@overload
+def decode(
+    c: ArrayT,
+    dtype: Any = None,
+    format: Any = None,
+    *,
+    packed: bool | None = None,
+    cols: int | None = None,
+    out: Any = None,
+    **run: Unpack[RunOptions],
+) -> ArrayT: ...
+@overload
+def decode(
+    c: Any,
+    dtype: Any = None,
+    format: Any = None,
+    *,
+    packed: bool | None = None,
+    cols: int | None = None,
+    out: Any = None,
+    **run: Unpack[RunOptions],
+) -> Any: ...
 def decode(
     c: Any,
     dtype: Any = None,
@@ -114,6 +178,22 @@ def decode(
     )
 
 
+@overload
+def cast(
+    x: ArrayT, to: Any, *, counts: Literal[False] = False, **options: Unpack[EncodeOptions]
+) -> ArrayT: ...
+@overload
+def cast(
+    x: Any, to: Any, *, counts: Literal[False] = False, **options: Unpack[EncodeOptions]
+) -> Any: ...
+@overload
+def cast(
+    x: ArrayT, to: Any, *, counts: Literal[True], **options: Unpack[EncodeOptions]
+) -> tuple[ArrayT, Counts]: ...
+@overload
+def cast(
+    x: Any, to: Any, *, counts: Literal[True], **options: Unpack[EncodeOptions]
+) -> tuple[Any, Counts]: ...
 def cast(
     x: Any,
     to: Any,
@@ -167,11 +247,19 @@ def _cast_format(to: Any, op: str) -> Format:
         raise type(error)(f"{error}; or a dtype: {', '.join(VALUES)}") from None
 
 
+@overload
+def fp8_encode(x: ArrayT, *, out: Any = None, threads: int = 0) -> ArrayT: ...
+@overload
+def fp8_encode(x: Any, *, out: Any = None, threads: int = 0) -> Any: ...
 def fp8_encode(x: Any, *, out: Any = None, threads: int = 0) -> Any:
     """encode(x, "e4m3fn"): no scale, so fp8_decode gives the values back, rounded."""
     return encode(x, _E4M3FN, out=out, threads=threads)
 
 
+@overload
+def fp8_decode(c: ArrayT, dtype: Any = None, *, out: Any = None, threads: int = 0) -> ArrayT: ...
+@overload
+def fp8_decode(c: Any, dtype: Any = None, *, out: Any = None, threads: int = 0) -> Any: ...
 def fp8_decode(c: Any, dtype: Any = None, *, out: Any = None, threads: int = 0) -> Any:
     """decode(c, dtype, "e4m3fn"): what fp8_encode made, as float32 or the dtype given."""
     return decode(c, dtype, _E4M3FN, out=out, threads=threads)

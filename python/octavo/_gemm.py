@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from octavo import _octavo
 from octavo._arguments import flags
@@ -15,6 +15,11 @@ from octavo._operation import MOST_THREADS, checked_out, integer, value_type
 from octavo._produce import _vector
 from octavo._quantize import preset_names, value_kind
 from octavo._quantized import QuantizedTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import ArrayT, GemmOptions
 
 _MOST_PRODUCTS: Final = 2**62
 
@@ -31,6 +36,56 @@ class Operand:
     owner: Array | QuantizedTensor  # keeps memory alive
 
 
+@overload
+def gemm(
+    a: ArrayT,
+    b: Any,
+    bias: Any = None,
+    *,
+    out: Literal["float32", "float16", "bfloat16", "float64"] = "float32",
+    return_aligned: Literal[False] = False,
+    **options: Unpack[GemmOptions],
+) -> ArrayT: ...
+@overload
+def gemm(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    *,
+    out: Scaling,
+    return_aligned: Literal[False] = False,
+    **options: Unpack[GemmOptions],
+) -> QuantizedTensor: ...
+@overload
+def gemm(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    *,
+    out: Scaling,
+    return_aligned: Literal[True],
+    **options: Unpack[GemmOptions],
+) -> tuple[QuantizedTensor, int]: ...
+@overload
+def gemm(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    *,
+    out: Any = "float32",
+    return_aligned: Literal[False] = False,
+    **options: Unpack[GemmOptions],
+) -> Any: ...
+@overload
+def gemm(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    *,
+    out: Any = "float32",
+    return_aligned: Literal[True],
+    **options: Unpack[GemmOptions],
+) -> tuple[Any, int]: ...
 def gemm(
     a: Any,
     b: Any,
@@ -134,6 +189,39 @@ def product(
     return (result, aligned) if return_aligned else result
 
 
+@overload
+def gemm_grouped(
+    a: ArrayT,
+    b: Any,
+    rows: Any,
+    bias: Any = None,
+    *,
+    out: Any = "float32",
+    return_aligned: Literal[False] = False,
+    **options: Unpack[GemmOptions],
+) -> ArrayT: ...
+@overload
+def gemm_grouped(
+    a: Any,
+    b: Any,
+    rows: Any,
+    bias: Any = None,
+    *,
+    out: Any = "float32",
+    return_aligned: Literal[False] = False,
+    **options: Unpack[GemmOptions],
+) -> Any: ...
+@overload
+def gemm_grouped(
+    a: Any,
+    b: Any,
+    rows: Any,
+    bias: Any = None,
+    *,
+    out: Any = "float32",
+    return_aligned: Literal[True],
+    **options: Unpack[GemmOptions],
+) -> tuple[Any, int]: ...
 def gemm_grouped(
     a: Any,
     b: Any,

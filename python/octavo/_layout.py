@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from octavo import _octavo
+from octavo._arguments import wrong_type
 from octavo._arrays import Array, describe
 from octavo._dtypes import VALUES, Kind, kind_name
 from octavo._octavo import Format, Tensor
 from octavo._operation import integer
+
+if TYPE_CHECKING:
+    from octavo._typing import ArrayT
 
 # Plain bytes are moved like any scale of one byte.
 _BYTE: Final = Format("e8m0fnu")
 _MOST: Final = 2**31 - 1
 
 
+@overload
+def to_layout(scales: ArrayT, layout: str, *, pad: int = 0) -> ArrayT: ...
+@overload
+def to_layout(scales: Any, layout: str, *, pad: int = 0) -> Any: ...
 def to_layout(scales: Any, layout: str, *, pad: int = 0) -> Any:
     """A grid of scales, as quantize makes it, in another order; a stack of grids one by one.
 
@@ -25,20 +34,34 @@ def to_layout(scales: Any, layout: str, *, pad: int = 0) -> Any:
         this many; 0 is the layout's own choice: 4 for transposed, 1 for row-major.
     """
     op = "to_layout"
+    _check_layout(layout, op)
     array, kind, raw = _scales(scales, op)
     tensor = Tensor.borrow(array.view(kind), array.obj)
     made = _octavo.to_layout(tensor, layout, integer(pad, "pad", _MOST, op))
     return array.family.for_results(array).take(made, raw)
 
 
-def from_layout(scales: Any, grid: tuple[int, ...], layout: str) -> Any:
+@overload
+def from_layout(scales: ArrayT, layout: str, grid: Sequence[int]) -> ArrayT: ...
+@overload
+def from_layout(scales: Any, layout: str, grid: Sequence[int]) -> Any: ...
+def from_layout(scales: Any, layout: str, grid: Sequence[int]) -> Any:
     """Scales in another order as the row-major grid that they were, of this shape: the inverse of
     to_layout. Swizzled ones may have any shape of the right size."""
     op = "from_layout"
+    _check_layout(layout, op)
+    if isinstance(grid, str) or not isinstance(grid, Sequence):
+        raise wrong_type(op, "grid", grid, "the shape of the grid of scales, such as (256, 16)")
     array, kind, raw = _scales(scales, op)
     shape = [integer(size, "a size", 2**60, op) for size in grid]
-    made = _octavo.from_layout(Tensor.borrow(array.view(kind), array.obj), shape, layout)
+    made = _octavo.from_layout(Tensor.borrow(array.view(kind), array.obj), layout, shape)
     return array.family.for_results(array).take(made, raw)
+
+
+def _check_layout(layout: Any, op: str) -> None:
+    """The order of arguments is that of both functions: scales, layout, and then the rest."""
+    if not isinstance(layout, str):
+        raise wrong_type(op, "layout", layout, "its name: row_major, swizzled_128x4 or transposed")
 
 
 def _scales(scales: Any, op: str) -> tuple[Array, Kind, bool]:

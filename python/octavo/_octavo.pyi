@@ -480,6 +480,18 @@ class KvCache:
 
     def attend(self, q: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, left: int, softmax_scale: float | None, *, threads: int = 0) -> None: ...
 
+    def append_codes(self, k: QuantizedTensor, v: QuantizedTensor, counts: Sequence[int]) -> None:
+        """Tokens that are codes with the scalings of this cache."""
+
+    def copy(self) -> KvCache:
+        """With memory of its own."""
+
+    def keys(self) -> QuantizedTensor:
+        """A copy of the keys there are."""
+
+    def values(self) -> QuantizedTensor:
+        """A copy of the values there are."""
+
     def clear(self) -> None: ...
 
     def truncate(self, batch: int, length: int) -> None: ...
@@ -499,7 +511,7 @@ class KvCache:
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
     """A row-major grid of scales in another order."""
 
-def from_layout(scales: Tensor, grid: Sequence[int], layout: str) -> Tensor:
+def from_layout(scales: Tensor, layout: str, grid: Sequence[int]) -> Tensor:
     """Back to a row-major grid."""
 
 def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, stream: int = 0) -> None:

@@ -7,15 +7,54 @@ to 16 bits.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from octavo import _octavo
 from octavo._arrays import Array, describe
 from octavo._octavo import Produced, Scaling, View
 from octavo._operation import MOST_THREADS, integer, make_target, value_type
 from octavo._quantize import as_scaling, new_quantized, value_kind
+from octavo._quantized import QuantizedTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import ArrayT, ProduceOptions
 
 
+@overload
+def layer_norm(
+    x: ArrayT,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> ArrayT: ...
+@overload
+def layer_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> Any: ...
+@overload
+def layer_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: str | Scaling,
+    **options: Unpack[ProduceOptions],
+) -> QuantizedTensor: ...
 def layer_norm(
     x: Any,
     weight: Any = None,
@@ -60,6 +99,36 @@ def layer_norm(
     return _finish(produced, source, op, quantize, dtype, out, threads)
 
 
+@overload
+def rms_norm(
+    x: ArrayT,
+    weight: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> ArrayT: ...
+@overload
+def rms_norm(
+    x: Any,
+    weight: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> Any: ...
+@overload
+def rms_norm(
+    x: Any,
+    weight: Any = None,
+    *,
+    eps: float = 1e-5,
+    zero_centred: bool = False,
+    quantize: str | Scaling,
+    **options: Unpack[ProduceOptions],
+) -> QuantizedTensor: ...
 def rms_norm(
     x: Any,
     weight: Any = None,
@@ -85,6 +154,30 @@ def rms_norm(
     return _finish(produced, source, op, quantize, dtype, out, threads)
 
 
+@overload
+def gelu(
+    x: ArrayT,
+    *,
+    approximate: str = "none",
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> ArrayT: ...
+@overload
+def gelu(
+    x: Any,
+    *,
+    approximate: str = "none",
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> Any: ...
+@overload
+def gelu(
+    x: Any,
+    *,
+    approximate: str = "none",
+    quantize: str | Scaling,
+    **options: Unpack[ProduceOptions],
+) -> QuantizedTensor: ...
 def gelu(
     x: Any,
     *,
@@ -104,6 +197,14 @@ def gelu(
     return _activation(x, name, False, "gelu", quantize, dtype, out, threads, stream)
 
 
+@overload
+def relu(x: ArrayT, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> ArrayT: ...
+@overload
+def relu(x: Any, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> Any: ...
+@overload
+def relu(
+    x: Any, *, quantize: str | Scaling, **options: Unpack[ProduceOptions]
+) -> QuantizedTensor: ...
 def relu(
     x: Any,
     *,
@@ -117,6 +218,14 @@ def relu(
     return _activation(x, "relu", False, "relu", quantize, dtype, out, threads, stream)
 
 
+@overload
+def silu(x: ArrayT, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> ArrayT: ...
+@overload
+def silu(x: Any, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> Any: ...
+@overload
+def silu(
+    x: Any, *, quantize: str | Scaling, **options: Unpack[ProduceOptions]
+) -> QuantizedTensor: ...
 def silu(
     x: Any,
     *,
@@ -130,6 +239,14 @@ def silu(
     return _activation(x, "silu", False, "silu", quantize, dtype, out, threads, stream)
 
 
+@overload
+def swiglu(x: ArrayT, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> ArrayT: ...
+@overload
+def swiglu(x: Any, *, quantize: None = None, **options: Unpack[ProduceOptions]) -> Any: ...
+@overload
+def swiglu(
+    x: Any, *, quantize: str | Scaling, **options: Unpack[ProduceOptions]
+) -> QuantizedTensor: ...
 def swiglu(
     x: Any,
     *,
@@ -149,6 +266,30 @@ def swiglu(
     return _activation(x, "silu", True, "swiglu", quantize, dtype, out, threads, stream)
 
 
+@overload
+def geglu(
+    x: ArrayT,
+    *,
+    approximate: str = "none",
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> ArrayT: ...
+@overload
+def geglu(
+    x: Any,
+    *,
+    approximate: str = "none",
+    quantize: None = None,
+    **options: Unpack[ProduceOptions],
+) -> Any: ...
+@overload
+def geglu(
+    x: Any,
+    *,
+    approximate: str = "none",
+    quantize: str | Scaling,
+    **options: Unpack[ProduceOptions],
+) -> QuantizedTensor: ...
 def geglu(
     x: Any,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from octavo import _octavo
 from octavo._arrays import Array, describe, describe_out
@@ -11,6 +11,11 @@ from octavo._dtypes import VALUES, kind_name
 from octavo._octavo import Format, Scaling
 from octavo._operation import MOST_THREADS, Counts, checked_out, integer, value_type
 from octavo._quantized import QuantizedTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import ArrayT, RunOptions
 
 
 def preset(name: str) -> Scaling:
@@ -30,6 +35,33 @@ def preset_names() -> list[str]:
     return _octavo.preset_names()
 
 
+@overload
+def quantize(
+    x: Any,
+    scaling: str | Scaling,
+    *,
+    out: QuantizedTensor | None = None,
+    counts: Literal[False] = False,
+    **run: Unpack[RunOptions],
+) -> QuantizedTensor: ...
+@overload
+def quantize(
+    x: Any,
+    scaling: str | Scaling,
+    *,
+    out: QuantizedTensor | None = None,
+    counts: Literal[True],
+    **run: Unpack[RunOptions],
+) -> tuple[QuantizedTensor, Counts]: ...
+@overload
+def quantize(
+    x: Any,
+    scaling: str | Scaling,
+    *,
+    out: QuantizedTensor | None = None,
+    counts: bool,
+    **run: Unpack[RunOptions],
+) -> QuantizedTensor | tuple[QuantizedTensor, Counts]: ...
 def quantize(
     x: Any,
     scaling: str | Scaling,
@@ -38,7 +70,7 @@ def quantize(
     counts: bool = False,
     threads: int = 0,
     stream: Any = None,
-) -> Any:
+) -> QuantizedTensor | tuple[QuantizedTensor, Counts]:
     """Scales every tile of a tensor into the range of a format and rounds it to codes.
 
     x: an array of float64, float32, float16 or bfloat16 of NumPy, ml_dtypes, torch (CPU or CUDA) or
@@ -122,6 +154,26 @@ def dequantize(
     return family.finish(made)
 
 
+@overload
+def requantize(
+    q: QuantizedTensor,
+    scaling: str | Scaling,
+    *,
+    counts: Literal[False] = False,
+    **run: Unpack[RunOptions],
+) -> QuantizedTensor: ...
+@overload
+def requantize(
+    q: QuantizedTensor,
+    scaling: str | Scaling,
+    *,
+    counts: Literal[True],
+    **run: Unpack[RunOptions],
+) -> tuple[QuantizedTensor, Counts]: ...
+@overload
+def requantize(
+    q: QuantizedTensor, scaling: str | Scaling, *, counts: bool, **run: Unpack[RunOptions]
+) -> QuantizedTensor | tuple[QuantizedTensor, Counts]: ...
 def requantize(
     q: QuantizedTensor,
     scaling: str | Scaling,
@@ -129,7 +181,7 @@ def requantize(
     counts: bool = False,
     threads: int = 0,
     stream: Any = None,
-) -> Any:
+) -> QuantizedTensor | tuple[QuantizedTensor, Counts]:
     """The same as quantize(dequantize(q), scaling), without the values in between.
 
     Returns a QuantizedTensor; or (QuantizedTensor, Counts).
@@ -162,6 +214,10 @@ def transposed(q: QuantizedTensor) -> QuantizedTensor:
     return QuantizedTensor(_checked(q, "transposed")._handle.transposed(), q._family, q._stream)
 
 
+@overload
+def fp8_quantize(x: ArrayT, *, threads: int = 0, stream: Any = None) -> tuple[ArrayT, ArrayT]: ...
+@overload
+def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]: ...
 def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]:
     """E4M3 with one scale for the tensor: (codes, scale), as torch._scaled_mm takes them.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from octavo import _octavo
 from octavo._arrays import Family
+from octavo._html import of_quantized
 from octavo._octavo import Scaling, Tensor
 
 # Everything that has memory, by the names that the library and Python both use.
@@ -112,6 +113,22 @@ class QuantizedTensor:
         """Codes and scales of all copies together."""
         return self._handle.nbytes
 
+    def dequantize(
+        self, dtype: Any = None, *, out: Any = None, threads: int = 0, stream: Any = None
+    ) -> Any:
+        """octavo.dequantize of it: the values again, an array of its library."""
+        from octavo._quantize import dequantize  # which needs this class
+
+        return dequantize(self, dtype, out=out, threads=threads, stream=stream)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """NumPy would take it for values, which it has none of: a conversion rounds nothing and
+        scales nothing unless it is asked for."""
+        raise TypeError(
+            "[quantized] got a QuantizedTensor where NumPy wants an array; say which: "
+            "q.dequantize() for the values, q.codes and q.scales for what is stored"
+        )
+
     def __len__(self) -> int:
         if not self._handle.shape:
             raise TypeError("[quantized] a scalar has no len()")
@@ -122,6 +139,9 @@ class QuantizedTensor:
             f"<octavo.QuantizedTensor {self.shape} from {self._handle.source}: {self.scaling}; "
             f"{self.nbytes} bytes>"
         )
+
+    def _repr_html_(self) -> str:
+        return of_quantized(self)
 
     def __copy__(self) -> QuantizedTensor:
         return QuantizedTensor(self._handle, self._family, self._stream)

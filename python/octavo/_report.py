@@ -8,6 +8,7 @@ from octavo import _octavo
 from octavo._arrays import NUMPY, Array, describe
 from octavo._dtypes import loaded_torch
 from octavo._gemm import Operand, _operand, product
+from octavo._html import table
 from octavo._operation import MOST_THREADS, integer
 from octavo._quantize import _checked, value_kind
 from octavo._quantized import QuantizedTensor
@@ -35,6 +36,12 @@ class GemmError(NamedTuple):
     """From there to what was computed."""
     total: ProductDistance
     """From the product of the values to what was computed."""
+
+    def _repr_html_(self) -> str:
+        steps = {name: getattr(self, name) for name in ("quantization", "accumulation", "total")}
+        rows = [(name, *(f"{number:.4g}" for number in one)) for name, one in steps.items()]
+        title = f"GemmError of {self.elements:,} elements, {self.not_finite:,} not finite"
+        return table(title, rows, ("", *ProductDistance._fields))
 
 
 def error(

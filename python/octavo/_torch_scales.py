@@ -213,7 +213,7 @@ def _unswizzled(array: Array, recipe: Recipe, matrix: Matrix, op: str) -> Array:
         done: Array = torch_ops.unswizzled(array, rows, depth)
         return replace(done, kind=kind)
     tensor = _borrow(array, kind, None, op)
-    grid = _octavo.from_layout(tensor, [rows, depth], "swizzled_128x4")
+    grid = _octavo.from_layout(tensor, "swizzled_128x4", [rows, depth])
     return replace(
         array,
         obj=grid,

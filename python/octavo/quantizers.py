@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from octavo import _octavo
 from octavo._arguments import flags, function_or_none, real
@@ -21,6 +21,11 @@ from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, Counts, integer, value_type
 from octavo._quantize import check_family, new_quantized, value_kind
 from octavo._quantized import QuantizedTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from octavo._typing import RunOptions
 
 __all__ = [
     "Float8BlockQuantizer",
@@ -61,6 +66,33 @@ class Quantizer:
         stay."""
         self._handle.set_usage(rowwise, columnwise)
 
+    @overload
+    def quantize(
+        self,
+        x: Any,
+        *,
+        out: QuantizedTensor | None = None,
+        counts: Literal[False] = False,
+        **run: Unpack[RunOptions],
+    ) -> QuantizedTensor: ...
+    @overload
+    def quantize(
+        self,
+        x: Any,
+        *,
+        out: QuantizedTensor | None = None,
+        counts: Literal[True],
+        **run: Unpack[RunOptions],
+    ) -> tuple[QuantizedTensor, Counts]: ...
+    @overload
+    def quantize(
+        self,
+        x: Any,
+        *,
+        out: QuantizedTensor | None = None,
+        counts: bool,
+        **run: Unpack[RunOptions],
+    ) -> QuantizedTensor | tuple[QuantizedTensor, Counts]: ...
     def quantize(
         self,
         x: Any,
@@ -69,8 +101,9 @@ class Quantizer:
         counts: bool = False,
         threads: int = 0,
         stream: Any = None,
-    ) -> Any:
-        """As octavo.quantize; out may be what an earlier call returned."""
+    ) -> QuantizedTensor | tuple[QuantizedTensor, Counts]:
+        """As octavo.quantize; out may be what an earlier call returned. Float8Quantizer records the
+        amax."""
         op = type(self).__name__
         source = describe(x, op, stream=stream)
         kind = value_kind(source, op)
@@ -85,9 +118,13 @@ class Quantizer:
             count=bool(counts),
             stream=source.stream,
         )
+        self._wrote()
         return out if found is None else (out, Counts(*found))
 
     __call__ = quantize
+
+    def _wrote(self) -> None:
+        """After values were quantized: arrays of the caller's that changed."""
 
     def __repr__(self) -> str:
         return f"<octavo.quantizers.{type(self).__name__}: {self.scaling}>"
@@ -133,21 +170,8 @@ class Float8Quantizer(Quantizer):
         """The caller's array."""
         return self._amax.obj
 
-    def quantize(
-        self,
-        x: Any,
-        *,
-        out: QuantizedTensor | None = None,
-        counts: bool = False,
-        threads: int = 0,
-        stream: Any = None,
-    ) -> Any:
-        """As octavo.quantize, with the given scale; records the amax."""
-        result = super().quantize(x, out=out, counts=counts, threads=threads, stream=stream)
+    def _wrote(self) -> None:
         self._amax.family.wrote(self._amax)
-        return result
-
-    __call__ = quantize
 
 
 class Float8CurrentScalingQuantizer(Quantizer):
@@ -225,7 +249,8 @@ class MXFP8Quantizer(Quantizer):
 
 class NVFP4Quantizer(Quantizer):
     """e4m3 scales of tiles of 1 x 16, or of 16 x 16 (two_dimensional), and one float32. with_rht:
-    the columnwise copy is Hadamard-transformed; rht_signs are Transformer Engine's if not given."""
+    the columnwise copy is Hadamard-transformed and rounded to bfloat16, and its amaxes are of that;
+    rht_signs are Transformer Engine's if not given."""
 
     _handle: _octavo.NVFP4Quantizer
 

@@ -276,12 +276,14 @@ def _window(amaxes: list[float]) -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
         return np.array(ordered, np.float32)
-    return torch.tensor(ordered, dtype=torch.float32)
+    return torch.tensor(ordered, dtype=torch.float32, device="cpu")
 
 
 def _number(value: float) -> Any:
     torch = sys.modules.get("torch")
-    return np.float32(value) if torch is None else torch.tensor(value, dtype=torch.float32)
+    if torch is None:
+        return np.float32(value)
+    return torch.tensor(value, dtype=torch.float32, device="cpu")
 
 
 @dataclass(repr=False)

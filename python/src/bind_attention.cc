@@ -3,10 +3,12 @@
 #include "octavo/ops/attention/attention.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -86,6 +88,24 @@ void bind_cache(nb::module_& module) {
           },
           nb::arg("q"), nb::arg("target"), nb::arg("precision"), nb::arg("rtol"), nb::arg("atol"),
           nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(), nb::arg("threads") = 0)
+      .def(
+          "append_codes",
+          [](KvCache& self, const QuantizedTensor& k, const QuantizedTensor& v,
+             const Lengths& counts) { self.append(k, v, counts); },
+          nb::arg("k"), nb::arg("v"), nb::arg("counts"),
+          "Tokens that are codes with the scalings of this cache.")
+      .def(
+          "copy", [](const KvCache& self) { return KvCache(self); }, "With memory of its own.")
+      .def(
+          "keys",
+          [](const KvCache& self) { return std::make_shared<QuantizedTensor>(self.key_tokens()); },
+          "A copy of the keys there are.")
+      .def(
+          "values",
+          [](const KvCache& self) {
+            return std::make_shared<QuantizedTensor>(self.value_tokens());
+          },
+          "A copy of the values there are.")
       .def("clear", &KvCache::clear)
       .def("truncate", &KvCache::truncate, nb::arg("batch"), nb::arg("length"))
       .def_prop_ro(

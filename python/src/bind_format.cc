@@ -107,6 +107,10 @@ void bind_format(nb::module_& module) {
           "torch_dtype", [](const Format& self) { return foreign_dtype("torch_dtype", self); },
           nb::sig("def torch_dtype(self) -> object | None"),
           "The dtype PyTorch has for this format, or None. Imports torch.")
+      .def("_repr_html_",
+           [](const Format& self) {
+             return nb::module_::import_("octavo._html").attr("of_format")(self);
+           })
       .def("codes", &codes, nb::sig("def codes(self) -> numpy.ndarray"),
            "Every code, in order: 0, 1, ..., 2**bits - 1.")
       .def(

@@ -35,11 +35,11 @@ void bind_layout(nb::module_& module) {
       "A row-major grid of scales in another order.");
   module.def(
       "from_layout",
-      [](const SharedTensor& scales, const std::vector<std::int64_t>& grid,
-         std::string_view layout) {
-        return share(from_layout(scales.tensor, checked_shape(grid), parse_layout(layout)));
+      [](const SharedTensor& scales, std::string_view layout,
+         const std::vector<std::int64_t>& grid) {
+        return share(from_layout(scales.tensor, parse_layout(layout), checked_shape(grid)));
       },
-      nb::arg("scales"), nb::arg("grid"), nb::arg("layout"), "Back to a row-major grid.");
+      nb::arg("scales"), nb::arg("layout"), nb::arg("grid"), "Back to a row-major grid.");
 }
 
 }  // namespace octavo::python

@@ -170,7 +170,7 @@ def test_swizzle(shape, torch):
     assert moved.dtype == scales.dtype
     np.testing.assert_array_equal(moved.view(np.uint8), swizzled(scales.view(np.uint8)))
     flat = moved.view(np.uint8).reshape(-1)
-    back = ov.from_layout(flat, scales.shape, "swizzled_128x4")
+    back = ov.from_layout(flat, "swizzled_128x4", scales.shape)
     assert back.dtype == np.uint8 and back.tobytes() == scales.tobytes()
     t = ov.quantize(torch.from_numpy(values(*shape)), "mxfp8").scales
     assert ov.to_layout(t, "swizzled_128x4").dtype == torch.float8_e8m0fnu
@@ -183,7 +183,7 @@ def test_transposed():
     assert moved.shape == (3, 8) and not moved[:, 6:].any()
     np.testing.assert_array_equal(moved[:, :6], scales.T)
     np.testing.assert_array_equal(ov.to_layout(scales, "transposed", pad=1), scales.T)
-    np.testing.assert_array_equal(ov.from_layout(moved, (6, 3), "transposed"), scales)
+    np.testing.assert_array_equal(ov.from_layout(moved, "transposed", (6, 3)), scales)
     np.testing.assert_array_equal(ov.to_layout(moved[:, :6].T, "row_major"), scales)
 
 
@@ -201,7 +201,12 @@ def test_errors_of_layouts():
             "dtype int64; expected",
         ),
         (lambda: ov.to_layout(scales, "transposed", pad=-1), ValueError, "got pad = -1"),
-        (lambda: ov.from_layout(scales, (4, -4), "transposed"), ValueError, "got a size = -4"),
+        (lambda: ov.from_layout(scales, "transposed", (4, -4)), ValueError, "got a size = -4"),
+        (
+            lambda: ov.from_layout(scales, (4, 4), "transposed"),
+            TypeError,
+            "got layout = \\(4, 4\\); expected its name",
+        ),
     ]:
         with pytest.raises(error, match=message):
             call()

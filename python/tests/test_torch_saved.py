@@ -14,7 +14,13 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop  # noqa
 
 import octavo.torch as te  # noqa: E402
 from octavo._arrays_torch import TorchFamily  # noqa: E402
-from octavo.recipe import DelayedScaling, MXFP8BlockScaling  # noqa: E402
+from octavo.recipe import (  # noqa: E402
+    DelayedScaling,
+    Float8BlockScaling,
+    Float8CurrentScaling,
+    MXFP8BlockScaling,
+    NVFP4BlockScaling,
+)
 
 VALUES = MXFP8BlockScaling(backward_override="high_precision")
 RECIPES = {
@@ -278,18 +284,64 @@ def test_a_negated_view():
     assert same(gradients(linear, negated, product(linear, negated, None)), want)
 
 
+LOST = {
+    "delayed": DelayedScaling(),
+    "current": Float8CurrentScaling(),
+    "block": Float8BlockScaling(),
+    "mxfp8": MXFP8BlockScaling(),
+    "nvfp4": NVFP4BlockScaling(),
+    "values": VALUES,
+}
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_recipe_that_is_lost_on_the_way_is_reported(reentrant):
+@pytest.mark.parametrize("name", LOST)
+def test_a_recipe_that_is_lost_on_the_way_is_refused(name, reentrant):
+    """Gradients would be of values, where the forward was of codes: up to a fifth off."""
     linear, x = made()
-    with te.autocast(recipe=MXFP8BlockScaling()):
+    with te.autocast(recipe=LOST[name]):
         y = checkpoint(linear, x, use_reentrant=reentrant)
-    text = "Linear ran under MXFP8BlockScaling and runs again inside a backward"
-    with pytest.warns(UserWarning, match=text):
-        if reentrant:
-            y.sum().backward()
-        else:
-            with pytest.raises(RuntimeError, match="different number of tensors"):
-                y.sum().backward()
+    with pytest.raises(RuntimeError, match="Use octavo.torch.checkpoint, or enter autocast inside"):
+        y.sum().backward()
+    assert linear.weight.grad is None and x.grad is None
+
+
+def test_attention_refuses_it_as_well():
+    attend = te.DotProductAttention(2, 32)
+    q = torch.randn(4, 1, 2, 32, requires_grad=True)
+    with te.autocast(recipe=MXFP8BlockScaling(fp8_dpa=True)):
+        y = checkpoint(attend, q, q, q, use_reentrant=True)
+    with pytest.raises(RuntimeError, match=r"\[DotProductAttention\] ran under MXFP8BlockScaling"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_te_checkpoint_gives_the_gradients_without_one(name):
+    found = []
+    for around in (te.checkpoint, lambda function, *args: function(*args)):
+        linear, x = made()
+        with te.autocast(recipe=LOST[name]):
+            y = around(linear, x)
+        found.append((y.detach(), *gradients(linear, x, y)))
+    assert same(*found)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_scope_that_multiplies_values_says_so(reentrant):
+    """Where values are wanted in a backward, a scope that is not enabled asks for them."""
+    linear, x = made()
+    product(linear, x, MXFP8BlockScaling())
+
+    def values(x):
+        with te.autocast(enabled=False):
+            return linear(x)
+
+    want = gradients(linear, x, linear(x))
+    product(linear, x, MXFP8BlockScaling())
+    y = checkpoint(values, x, use_reentrant=reentrant)
+    product(linear, x, MXFP8BlockScaling())  # the last forward outside of a backward
+    y.backward(torch.linspace(-1, 1, y.numel()).view_as(y))
+    assert same((x.grad, linear.weight.grad, linear.bias.grad), want)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

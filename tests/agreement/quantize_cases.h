@@ -208,6 +208,11 @@ inline std::vector<NamedScaling> all_kinds_of_scalings() {
       s.scale.rule = ScaleRule::rceil;
     });
   }
+  change("nvfp4", "nvfp4_te_hadamard", [&](Scaling& s) {
+    s.scale.arith = Arith::te;
+    s.hadamard = {.rowwise = true, .columnwise = true, .signs = 0xD7E8};
+    s.columnwise = true;
+  });
   change("nvfp4", "nvfp4_16x16", [&](Scaling& s) { s.tile = {16, 16}; });
   change("fp8", "e3m4_per_row", [&](Scaling& s) {
     s.format = parse_format("e3m4");

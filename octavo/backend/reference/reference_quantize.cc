@@ -49,7 +49,7 @@ struct Seen {
     if (!rotated || first + kHadamardSize > cols()) return plain(row, col);
     float group[kHadamardSize];
     for (int i = 0; i < kHadamardSize; ++i) group[i] = static_cast<float>(plain(row, first + i));
-    hadamard16(group, job.hadamard_signs);
+    hadamard16(group, job.hadamard_signs, job.hadamard_to_bf16);
     return group[col - first];
   }
 };

@@ -217,7 +217,7 @@ void read_scales(const CheckpointReader& checkpoint, const StoredTensor& stored,
       Tensor::codes(layout_shape(into.shape(), ScaleLayout::swizzled_128x4), into.format());
   checkpoint.read(stored, static_cast<std::uint64_t>(lie.first * ((lie.cols + 3) / 4 * 4)),
                   blocks.bytes());
-  const Tensor grid = from_layout(blocks, into.shape(), ScaleLayout::swizzled_128x4);
+  const Tensor grid = from_layout(blocks, ScaleLayout::swizzled_128x4, into.shape());
   std::memcpy(into.bytes().data(), grid.bytes().data(), into.bytes().size());
 }
 

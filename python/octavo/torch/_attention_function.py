@@ -55,7 +55,7 @@ class Attend(torch.autograd.Function):
         lse = None
         on_cpu = q.dtype == torch.float32 and q.device.type == "cpu"
         if how.precision == "f32" and on_cpu and any(ctx.needs_input_grad[:3]):
-            lse = torch.empty(q.shape[:3], dtype=torch.float32)
+            lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
         sum_view = None if lse is None else TORCH.describe(lse, _OP)
         q_view, k_view, v_view = (source.view(value_kind(source, _OP)) for source in sources)
         found = _octavo.attention_forward(
@@ -119,7 +119,8 @@ class Attend(torch.autograd.Function):
             "bshd": lambda x: x.reshape(batches, rows, heads, -1).permute(0, 2, 1, 3),
         }
         into = [
-            torch.empty(shape, dtype=dtype) for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
+            torch.empty(shape, dtype=dtype, device="cpu")
+            for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
         ]
         # Named lists keep their memory alive until the work is done.
         operands = [_operand(x, _OP, "an input", None) for x in inputs]

@@ -3,37 +3,59 @@ everything."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 import octavo
 from octavo._arguments import shown
 
 
-def is_fp8_available(return_reason: bool = False) -> Any:
+@overload
+def is_fp8_available(return_reason: Literal[False] = False) -> bool: ...
+@overload
+def is_fp8_available(return_reason: Literal[True]) -> tuple[bool, str]: ...
+def is_fp8_available(return_reason: bool = False) -> bool | tuple[bool, str]:
     """True; with return_reason, (True, "")."""
     return (True, "") if return_reason else True
 
 
-def is_fp8_block_scaling_available(return_reason: bool = False) -> Any:
+@overload
+def is_fp8_block_scaling_available(return_reason: Literal[False] = False) -> bool: ...
+@overload
+def is_fp8_block_scaling_available(return_reason: Literal[True]) -> tuple[bool, str]: ...
+def is_fp8_block_scaling_available(return_reason: bool = False) -> bool | tuple[bool, str]:
     """As is_fp8_available."""
-    return is_fp8_available(return_reason)
+    return is_fp8_available(True) if return_reason else is_fp8_available()
 
 
-def is_mxfp8_available(return_reason: bool = False) -> Any:
+@overload
+def is_mxfp8_available(return_reason: Literal[False] = False) -> bool: ...
+@overload
+def is_mxfp8_available(return_reason: Literal[True]) -> tuple[bool, str]: ...
+def is_mxfp8_available(return_reason: bool = False) -> bool | tuple[bool, str]:
     """As is_fp8_available."""
-    return is_fp8_available(return_reason)
+    return is_fp8_available(True) if return_reason else is_fp8_available()
 
 
-def is_nvfp4_available(return_reason: bool = False) -> Any:
+@overload
+def is_nvfp4_available(return_reason: Literal[False] = False) -> bool: ...
+@overload
+def is_nvfp4_available(return_reason: Literal[True]) -> tuple[bool, str]: ...
+def is_nvfp4_available(return_reason: bool = False) -> bool | tuple[bool, str]:
     """As is_fp8_available."""
-    return is_fp8_available(return_reason)
+    return is_fp8_available(True) if return_reason else is_fp8_available()
 
 
-def is_bf16_available(return_reason: bool = False) -> Any:
+@overload
+def is_bf16_available(return_reason: Literal[False] = False) -> bool: ...
+@overload
+def is_bf16_available(return_reason: Literal[True]) -> tuple[bool, str]: ...
+def is_bf16_available(return_reason: bool = False) -> bool | tuple[bool, str]:
     """As is_fp8_available."""
-    return is_fp8_available(return_reason)
+    return is_fp8_available(True) if return_reason else is_fp8_available()
 
 
 def place_of(device: Any, op: str) -> torch.device:
@@ -56,7 +78,11 @@ def place_of(device: Any, op: str) -> torch.device:
     return place
 
 
-def default_device() -> str:
-    """Default device of layers: a CUDA device where octavo and torch have one."""
+def default_device() -> torch.device | str:
+    """Default device of layers: torch's, where a scope (with torch.device(...)) or
+    set_default_device says one; else a CUDA device where octavo and torch have one."""
+    for mode in reversed(_get_current_function_mode_stack()):
+        if isinstance(mode, DeviceContext):
+            return mode.device
     usable = any(entry.name == "cuda" and entry.usable for entry in octavo.backends())
     return "cuda" if usable and torch.cuda.is_available() else "cpu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.utils.checkpoint
@@ -18,8 +18,11 @@ from octavo.torch._state import ModuleState, in_backward
 _OP = "checkpoint"
 
 
+_Result = TypeVar("_Result")
+
+
 def checkpoint(
-    function: Callable[..., Any],
+    function: Callable[..., _Result],
     *args: Any,
     distribute_saved_activations: bool = False,
     get_rng_state_tracker: Callable[..., Any] | None = None,
@@ -27,7 +30,7 @@ def checkpoint(
     use_reentrant: bool = False,
     context_fn: Callable[[], Any] | None = None,
     **kwargs: Any,
-) -> Any:
+) -> _Result:
     """function(*args, **kwargs), of which only the arguments are kept for backward, which calls the
     function once more, under the recipe of the current scope. Under DelayedScaling the second
     forward uses the scales of the first one, and records no amaxes: gradients are those without a
@@ -35,8 +38,9 @@ def checkpoint(
 
     context_fn: torch's: makes two contexts, one around each forward.
 
-    torch.utils.checkpoint.checkpoint(..., use_reentrant=False) does the same where the function
-    opens the scope itself, but for the scales of DelayedScaling, which are those there are by then.
+    torch.utils.checkpoint.checkpoint does the same where the function opens the scope itself, but
+    for the scales of DelayedScaling, which are those there are by then; with the scope around it,
+    backward raises.
     """
     refuse(
         _OP,
@@ -60,9 +64,10 @@ def checkpoint(
             raise wrong_type(_OP, "what context_fn gave", theirs, "two contexts")
         return _Both(first, theirs[0]), _Both(again, theirs[1])
 
-    return torch.utils.checkpoint.checkpoint(
+    made: _Result = torch.utils.checkpoint.checkpoint(
         function, *args, use_reentrant=False, context_fn=contexts, **kwargs
     )
+    return made
 
 
 class _First:

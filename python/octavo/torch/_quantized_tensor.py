@@ -14,6 +14,7 @@ import octavo
 from octavo import _octavo
 from octavo._dtypes import torch_dtype
 from octavo._quantized import _PARTS as PARTS
+from octavo._torch_tracing import refuse_tracing
 from octavo.recipe import Recipe
 from octavo.torch._codes import (
     as_bytes,
@@ -229,6 +230,9 @@ class QuantizedTensor(torch.Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # mypy drops names
         return f"{type(self).__name__}({self._content.codes!r})"
 
+    def _repr_html_(self) -> str:
+        return self._content.codes._repr_html_()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedTensor:
         made = type(self)(self._content.copied(), self.requires_grad)
         _keep_parameter(self, made)
@@ -244,6 +248,7 @@ class QuantizedTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch passes cls
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        refuse_tracing(cls.__name__)
         kwargs = kwargs or {}
         first = args[0] if args else None
         if isinstance(first, QuantizedTensor):

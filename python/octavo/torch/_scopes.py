@@ -221,7 +221,7 @@ def _reducer(
         raise wrong_type(op, name, group, "a group of torch.distributed, a function, or None")
 
     def reduce(amaxes: Sequence[float]) -> list[float]:
-        numbers = torch.tensor(amaxes, dtype=torch.float32)
+        numbers = torch.tensor(amaxes, dtype=torch.float32, device="cpu")
         if callable(group):
             group(numbers)
             return numbers.tolist()

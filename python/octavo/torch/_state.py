@@ -118,23 +118,24 @@ class ModuleState:
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
         enabled, calibrating, recipe = _octavo.current_autocast()
-        self._note(recipe.name if enabled and recipe is not None else "")
+        self._note(recipe.name if enabled and recipe is not None else "", recipe is not None)
         if not self._waiting or not (enabled or calibrating) or recipe is None:
             return
         if not self.attends or recipe.fp8_dpa or recipe.fp8_mha:
             self.use(recipe)
 
-    def _note(self, recipe: str) -> None:
-        """Warns where a backward (activation checkpointing) runs without the recipe of its
-        forward."""
+    def _note(self, recipe: str, has_scope: bool) -> None:
+        """Raises where a backward (activation checkpointing) recomputes a forward without its
+        recipe: gradients would be those of another product."""
         self.has_run = self.has_run or bool(recipe)
         if not in_backward():
             self._ran_under = recipe
-        elif self._ran_under and not recipe:
-            warn(
-                f"{self.module_type} ran under {self._ran_under} and runs again inside a backward, "
-                "where no scope is open: it multiplies values now. Use octavo.torch.checkpoint, or "
-                "enter autocast inside the function that is computed again."
+        elif self._ran_under and not has_scope and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"[{self.module_type}] ran under {self._ran_under} and runs again inside a "
+                "backward, where no scope is open: a checkpoint of torch's does not keep the one "
+                "around it. Use octavo.torch.checkpoint, or enter autocast inside the function "
+                "that is computed again; autocast(enabled=False) there multiplies values"
             )
 
     def use(self, recipe: _octavo.Recipe) -> None:

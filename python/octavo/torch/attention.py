@@ -54,7 +54,7 @@ class _Attention(torch.autograd.Function):
         )
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
-        into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
+        into = [torch.empty(x.shape, dtype=x.dtype, device="cpu") for x in (q, k, v)]
         # Named lists keep their memory alive until the work is done.
         operands = [_operand(x.detach(), op, "an input", None) for x in (q, k, v)]
         gradient_operands = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
@@ -116,7 +116,7 @@ def scaled_dot_product_attention(
     precision: str = "auto",
     rtol: float = 5e-3,
     atol: float = 5e-3,
-) -> Any:
+) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
 
     Gradients are those of exact attention at the inputs that the precision has. attn_mask is
@@ -158,5 +158,7 @@ def scaled_dot_product_attention(
         "softmax_scale": scale,
     }
     if query.device.type == "cpu":
-        return _Attention.apply(query, key, value, bias, bool(is_causal), how)
-    return attention(query, key, value, bias=bias, causal=bool(is_causal), **how)
+        out: torch.Tensor = _Attention.apply(query, key, value, bias, bool(is_causal), how)
+    else:
+        out = attention(query, key, value, bias=bias, causal=bool(is_causal), **how)
+    return out

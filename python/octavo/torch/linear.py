@@ -22,6 +22,7 @@ from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
+from octavo.torch._sharding import refuse_shards
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
 
@@ -37,7 +38,9 @@ class Linear(QuantizingModule):
     init_method: fills the weight; the default draws from a normal distribution of deviation 0.023.
     return_bias: forward leaves the bias out and returns (y, bias).
     params_dtype: of weight and bias; torch's default dtype if not given.
-    device: a CUDA device where octavo and torch have one, else the CPU, if not given.
+    device: if not given, torch's default device where one is set (with torch.device("meta"): ...),
+        else a CUDA device where octavo and torch have one, else the CPU. On meta, weights come
+        later: by to_empty(device=...) and reset_parameters(), or by load_state_dict(assign=True).
     name: in messages, and mixed into the draws of stochastic rounding.
     accumulator: not Transformer Engine's. Of products of codes: "native" leaves it to the recipe;
         "float32"; "float16", fast on CPUs with half precision and less exact; "hopper_fp8", what
@@ -124,8 +127,10 @@ class Linear(QuantizingModule):
                 "bfloat16; for codes make the layer inside quantized_model_init"
             )
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
-        with torch.no_grad():
-            init(weight)
+        self._init_method: Callable[[torch.Tensor], Any] | None = init
+        if not weight.is_meta:
+            with torch.no_grad():
+                init(weight)
         seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         self._state = ModuleState(type(self).__name__, own_name, weight.device, seed, accumulator)
         self.weight = torch.nn.Parameter(self._first_weight(weight))
@@ -159,6 +164,48 @@ class Linear(QuantizingModule):
         y = untraced_product()(self, inp, is_first_microbatch)
         return (y, self.bias) if self.return_bias else y
 
+    def reset_parameters(self) -> None:
+        """Weight and bias as the constructor fills them. For a layer that was made on the device
+        meta: after to_empty(device=...), which gives it memory."""
+        weight, init = self.weight, getattr(self, "_init_method", None)
+        if weight.is_meta:
+            raise RuntimeError(
+                f"[{_OP}] got reset_parameters on the device meta, which has no memory to fill; "
+                "call to_empty(device=...) first"
+            )
+        if init is None:
+            raise RuntimeError(
+                f"[{_OP}] got reset_parameters after a copy or a pickle, which have no "
+                "init_method; fill weight and bias yourself"
+            )
+        with torch.no_grad():
+            if isinstance(weight, QuantizedTensor):
+                values = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
+                init(values)
+                with self._fitting_anew():
+                    weight.copy_(values)
+            else:
+                init(weight)
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A function of the user's may be one that cannot be pickled."""
+        kept = super().__getstate__()
+        if self._init_method is not _default_init:
+            kept["_init_method"] = None
+        return kept
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":
+            refuse_shards(self.__dict__.get("_parameters", {}).get(name), value, _OP)
+        super().__setattr__(name, value)
+
+    def register_parameter(self, name: str, param: torch.nn.Parameter | None) -> None:
+        if name == "weight":
+            refuse_shards(self._parameters.get(name), param, _OP)
+        super().register_parameter(name, param)
+
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
@@ -169,6 +216,12 @@ class Linear(QuantizingModule):
         enabled, preserve, recipe = _octavo.current_model_init()
         if not enabled or recipe is None:
             return values
+        if values.is_meta:
+            raise RuntimeError(
+                f"[{_OP}] got the device meta inside quantized_model_init, where a weight is the "
+                "codes of its first values, which meta has none of; make the layer on another "
+                "device, or outside of quantized_model_init"
+            )
         source = TORCH.describe(values, _OP)
         handle = self._state.handle.first_weight(
             recipe,
@@ -233,17 +286,20 @@ class Linear(QuantizingModule):
             for part, tensor in weight_parts(self.weight).items():
                 destination[f"{prefix}weight.{part}"] = tensor
 
+    def _fitting_anew(self) -> contextlib.AbstractContextManager[None]:
+        """For values of a quantized weight that are no step of training."""
+        requantizer = getattr(getattr(self.weight, "_content", None), "requantizer", None)
+        if isinstance(requantizer, WeightQuantizer):
+            return requantizer.fitting_anew()
+        return contextlib.nullcontext()
+
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         if isinstance(self.weight, QuantizedTensor):
             parts = taken(state_dict, prefix + "weight.", PARTS)
             if parts:
                 load_weight(self.weight, parts)
                 state_dict[prefix + "weight"] = self.weight
-        requantizer = getattr(getattr(self.weight, "_content", None), "requantizer", None)
-        anew: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if isinstance(requantizer, WeightQuantizer):
-            anew = requantizer.fitting_anew()
-        with anew:
+        with self._fitting_anew():
             super()._load_from_state_dict(state_dict, prefix, *args)
         if self.weight.device != self._state.device:  # assigned
             self._replace_state(self._state.moved(self.weight.device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from octavo.torch._offered import refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content
 from octavo.torch._scopes import _reducer
 from octavo.torch.tensors import Float8BlockwiseQTensor, Float8Tensor, MXFP8Tensor, NVFP4Tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Float8BlockQuantizer",
@@ -120,7 +123,7 @@ class Quantizer(quantizers.Quantizer):
         codes = new_codes(list(shape), source, self.scaling, place)
         return self.makes(_Content(codes, self), requires_grad)
 
-    def copy(self) -> Any:
+    def copy(self) -> Self:
         """A copy with the same configuration; scale and amax are shared."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -161,8 +164,7 @@ class Quantizer(quantizers.Quantizer):
 
     def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
         """Codes and scales without a tensor around them."""
-        made: octavo.QuantizedTensor = quantizers.Quantizer.quantize(self, values)
-        return made
+        return quantizers.Quantizer.quantize(self, values)
 
     def __repr__(self) -> str:
         return (
@@ -309,8 +311,8 @@ class MXFP8Quantizer(Quantizer):
 
 class NVFP4Quantizer(Quantizer):
     """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32. That of
-    the columnwise copy comes from values after the Hadamard transform (with_rht), so
-    with_post_rht_amax is always in effect; other values are refused. with_random_sign_mask: the
+    the columnwise copy comes from values after the Hadamard transform (with_rht), rounded to
+    bfloat16, so with_post_rht_amax is always in effect; other values are refused. with_random_sign_mask: the
     transform has Transformer Engine's signs; else none. Faults (NaN, Inf): see
     octavo.quantizers."""
 

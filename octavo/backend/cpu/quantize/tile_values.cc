@@ -92,6 +92,7 @@ TileValues<Real>::TileValues(const Isa& isa, const QuantizeJob& job, bool transp
       values_(job.source.values),
       transposed_(transposed),
       hadamard_(transposed ? job.hadamard_columnwise : job.hadamard_rowwise),
+      to_bf16_(job.hadamard_to_bf16),
       direct_(false),
       signs_(job.hadamard_signs),
       rows_(job.source.rows()),
@@ -138,7 +139,7 @@ const Real* TileValues<Real>::piece(std::int64_t row, std::int64_t col, std::int
       const float* wide = plain(row, start, end - start, stage);
       if (wide != stage) std::copy_n(wide, end - start, stage);
       for (std::int64_t i = 0; i + kHadamardSize <= end - start; i += kHadamardSize)
-        hadamard16(stage + i, signs_);
+        hadamard16(stage + i, signs_, to_bf16_);
       return stage + lead;
     }
   }

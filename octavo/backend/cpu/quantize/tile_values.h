@@ -51,7 +51,7 @@ class TileValues {
   const QuantizeSource& source_;
   Matrix values_{};  // swapped rows and columns, where transposed
   bool transposed_;
-  bool hadamard_;
+  bool hadamard_, to_bf16_;
   bool direct_;
   std::uint16_t signs_;
   std::int64_t rows_, cols_;

@@ -65,6 +65,7 @@ void amax_as_copied(const Exec& exec, const QuantizeJob& job) {
   CopyJob copy{.source = job.source,
                .transposed = transposed,
                .hadamard = job.hadamard_rowwise || job.hadamard_columnwise,
+               .hadamard_to_bf16 = job.hadamard_to_bf16,
                .signs = job.hadamard_signs,
                .amax_of = amax_of(job.scale)};
   copy.to.codes.rows = transposed ? job.source.cols() : job.source.rows();

@@ -22,6 +22,7 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
       .policy = job.policy,
       .percentile = job.percentile,
       .hadamard = transposed ? job.hadamard_columnwise : job.hadamard_rowwise,
+      .hadamard_to_bf16 = job.hadamard_to_bf16,
       .signs = job.hadamard_signs,
       .amax_of = amax_of(job.scale),
       .division = divides(job.scale) && !given,

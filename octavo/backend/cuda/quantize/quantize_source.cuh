@@ -39,7 +39,7 @@ __device__ inline double seen_value(const CopyJob& job, std::int64_t row, std::i
   float group[kHadamardSize];
   for (int i = 0; i < kHadamardSize; ++i)
     group[i] = static_cast<float>(plain_value(job.source, job.transposed, row, first + i));
-  hadamard16(group, job.signs);
+  hadamard16(group, job.signs, job.hadamard_to_bf16);
   return static_cast<double>(group[col - first]);
 }
 
