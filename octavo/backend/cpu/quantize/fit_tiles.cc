@@ -190,37 +190,46 @@ template <typename Real>
 void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                             ScaleBatch& scales) const {
   if constexpr (sizeof(Real) == 4) {
-    constexpr int kRoom = (kMostFitCandidates + 3) / 4 * 4;
-    alignas(64) float stage[kStageRoom], padded[kFitRun], factors[kRoom], sums[kRoom];
-    TileScale tried[kMostFitCandidates];
-    const std::int64_t step = std::max<std::int64_t>(1, kStage / tile_cols) * tile_cols;
+    // Some tiles at a time, step by step: the chain of operations from an amax to a choice is long.
+    constexpr int kTiles = 16, kRoom = (kMostFitCandidates + 3) / 4 * 4;
+    alignas(64) float stage[kStageRoom], padded[kFitRun];
+    alignas(64) float factors[kTiles][kRoom] = {}, sums[kTiles][kRoom];
+    TileScale tried[kTiles][kMostFitCandidates];
+    const std::int64_t step =
+        std::max<std::int64_t>(1, std::min<std::int64_t>(kTiles, kStage / tile_cols)) * tile_cols;
     for (std::int64_t done = 0; done < area.cols; done += step) {
-      const std::int64_t n = std::min(step, area.cols - done);
+      const std::int64_t n = std::min(step, area.cols - done), first = done / tile_cols,
+                         tiles = (n + tile_cols - 1) / tile_cols;
       const float* x = values_.piece(area.row, area.col + done, n, stage);
-      for (std::int64_t i = 0; i < n; i += tile_cols) {
-        const std::int64_t t = (done + i) / tile_cols, wide = std::min(tile_cols, n - i),
-                           whole = (wide + kFitLanes - 1) / kFitLanes * kFitLanes;
-        const auto largest = std::bit_cast<float>(amax[t]);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const auto largest = std::bit_cast<float>(amax[first + t]);
         if (!is_searched(job_.scale, largest)) continue;
         for (int k = 0; k < candidates_; ++k) {
-          tried[k] = candidate(largest, scales.bits[t], k);
-          factors[k] = tried[k].factor;
+          tried[t][k] = candidate(largest, scales.bits[first + t], k);
+          factors[t][k] = tried[t][k].factor;
         }
-        for (int k = candidates_; k < (candidates_ + 3) / 4 * 4; ++k) factors[k] = 0.0F;
-        const float* of_tile = x + i;
+      }
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const float* of_tile = x + t * tile_cols;
+        const std::int64_t wide = std::min(tile_cols, n - t * tile_cols),
+                           whole = (wide + kFitLanes - 1) / kFitLanes * kFitLanes;
         if (whole != wide) {  // zeros have no error
-          std::copy_n(x + i, wide, padded);
+          std::copy_n(of_tile, wide, padded);
           std::fill(padded + wide, padded + whole, 0.0F);
           of_tile = padded;
         }
-        isa_.fp4_squares(of_tile, whole, factors, candidates_, sums);
+        isa_.fp4_squares(of_tile, whole, factors[t], candidates_, sums[t]);
+      }
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        if (!is_searched(job_.scale, std::bit_cast<float>(amax[first + t]))) continue;
         double least = HUGE_VAL;
+        int best = -1;
         for (int k = 0; k < candidates_; ++k) {
-          const double error = fit_error(static_cast<double>(sums[k]), tried[k].scale);
-          if (!(error < least)) continue;
-          least = error;
-          replace(scales, t, tried[k]);
+          const double error = fit_error(static_cast<double>(sums[t][k]), tried[t][k].scale);
+          best = error < least ? k : best;
+          least = error < least ? error : least;
         }
+        if (best >= 0) replace(scales, first + t, tried[t][best]);
       }
     }
   }

@@ -5,10 +5,12 @@
 // summed in f32, for normal values one in 27.
 //
 // In integers u is a fixed-point number of 12 fraction bits. Those of the lowest code are rounded
-// from f32; those of another are the products with the quotient of both scales, which depends on
-// the mantissa of the amax's code alone. The upper five bits of u choose its value of E2M1 from a
-// table, what saturates included. 13 operations for sixteen values and a code:
-//   2 products, 2 to bring the upper bytes together, 1 table, 4 to subtract, 4 to square and add
+// from f32; they are below 8, because the code of the amax is off by 1/16 of itself at most, and
+// two below it (mantissas 10 and 8) is 4/5 of it: 6 * 21/20 * 5/4 = 7.875. Those of another code
+// are products with the quotient of both scales, which depends on the mantissa of the amax's code
+// alone. The upper five bits of u choose its value of E2M1 from a table, what saturates included.
+// 12 operations for sixteen values and a code:
+//   2 products, 2 that leave the table's index, 2 tables, 2 differences, 4 to square and add
 //
 // The bound. u is off by 1/2 from rounding, by 1/2 from the quotient and by 1/2 from the product's
 // rounding, all in units of 2^-12, and by 0.02 at most from f32's own roundings: kOff = 1.52. |u -
