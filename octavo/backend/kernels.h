@@ -25,6 +25,7 @@
 namespace octavo {
 
 struct MxAlignJob;  // align_job.h
+struct RankDigit;   // scale/fit.h
 // attention_job.h
 struct AttentionJob;
 struct AttentionBackwardJob;
@@ -119,6 +120,14 @@ struct Kernels {
   // The largest magnitude of a matrix, of the values that `of` says; `amax` becomes the maximum of
   // itself and that.
   void (*amax)(const Exec&, const QuantizeSource&, AmaxOf of, float* amax) = nullptr;
+
+  // Searches for one scale of several matrices (scale/fit.h; those of one matrix are part of
+  // quantize). Each call adds a matrix to results in host memory: `counts` of magnitudes that begin
+  // with the digit's prefix, or the `squares` of errors of every candidate for this amax. The job
+  // is that of a rowwise copy, which is not written.
+  void (*count_magnitudes)(const Exec&, const QuantizeJob&, const RankDigit&,
+                           std::int64_t* counts) = nullptr;
+  void (*add_fit_squares)(const Exec&, const QuantizeJob&, float amax, double* squares) = nullptr;
 
   // The second level of two-level scales, from the amax of the whole tensor.
   void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,

@@ -14,6 +14,7 @@
 #include "octavo/quant/produced.h"
 #include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/quant/staged_internal.h"
+#include "octavo/quant/tensor_search_internal.h"
 #include "octavo/scale/hadamard.h"
 #include "octavo/scale/tile_scale.h"
 #include "octavo/tensor/view_checks.h"
@@ -77,26 +78,20 @@ class Quantization {
     const TensorAmaxes tensor = find_tensor_scales();
     const bool one_scale =
         is_per_tensor() && job.given_inv_scale == nullptr && job.given_amax == nullptr;
-    check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
-          ErrorCode::unsupported, op_, "policy ", name_of(job.policy),
-          " per tensor wants contiguous values");
     // Row blocks, like matrices of a batch, get the amax of the whole; not that of
     // Hadamard-transformed values, which is unknown before the transform.
     const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
-    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix()))
+    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix())) {
       job.given_amax = whole_amax(amax_of(job.scale));
+    } else if (one_scale && job.policy != AmaxPolicy::max && !plan_.empty &&
+               !plan_.is_one_matrix()) {
+      search(job);
+    }
     if (options_.amax != nullptr && !options_.raise_amax)
       clear_memory(exec_, options_.amax, sizeof(float));
     if (options_.counts != nullptr) clear_memory(exec_, options_.counts, sizeof(Counts));
     if (plan_.empty && is_per_tensor()) store_empty(job);
-    for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
-                                    std::int64_t scale_offset, std::uint64_t first) {
-      const Producer producer = producer_from(first);
-      job.source = source_of(value_offset, producer);
-      job.encode.first_index = out_.scaling.encode.first_index + first;
-      set_copies(job, code_offset, scale_offset);
-      quantize_copies(job, tensor);
-    });
+    for_each_job(job, [&](const QuantizeJob& one) { quantize_copies(one, tensor); });
   }
 
  private:
@@ -138,6 +133,44 @@ class Quantization {
       job.rowwise = quantized_matrix(plan_, out_.rowwise, code_offset, scale_offset);
     if (out_.scaling.columnwise)
       job.columnwise = transposed_matrix(out_.columnwise, out_.scaling.tile);
+  }
+
+  // The job of every matrix.
+  template <typename Visit>
+  void for_each_job(QuantizeJob job, Visit&& visit) {
+    for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
+                                    std::int64_t scale_offset, std::uint64_t first) {
+      const Producer producer = producer_from(first);
+      job.source = source_of(value_offset, producer);
+      job.encode.first_index = out_.scaling.encode.first_index + first;
+      set_copies(job, code_offset, scale_offset);
+      visit(job);
+    });
+  }
+
+  // One scale for several matrices by a policy that searches: afterwards it is that of an amax.
+  void search(QuantizeJob& job) {
+    check(exec_.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op_, "got policy ",
+          name_of(job.policy),
+          " with one scale for a tensor on a device whose leading dimensions do not follow each "
+          "other in memory; expected contiguous values; make it contiguous, or use policy max");
+    const float* largest = job.hadamard_rowwise ? transformed_amax(amax_of(job.scale), false)
+                                                : whole_amax(amax_of(job.scale));
+    const TensorSearch searching{
+        .exec = exec_,
+        .count_magnitudes = offered(exec_, options_.backend, &Kernels::count_magnitudes, op_),
+        .add_fit_squares = offered(exec_, options_.backend, &Kernels::add_fit_squares, op_),
+        .for_each_job = [&](const TensorSearch::Visit& visit) {
+          for_each_job(job, [&](const QuantizeJob& one) {
+            stager_ ? stager_->visit(exec_, one, visit) : visit(one);
+          });
+        }};
+    const FitAmax found = searching.find(job, element_count(out_.shape), *largest);
+    float* amax = scratch_.number();
+    *amax = found.amax;
+    job.scale = found.spec;
+    job.given_amax = amax;
+    job.policy = AmaxPolicy::max;
   }
 
   // Together, unless their tensors' amaxes are two.

@@ -112,13 +112,18 @@ void Stager::for_each_row_block(const Exec& exec, const QuantizeSource& source,
   }
 }
 
-void Stager::quantize(const Exec& exec, const QuantizeJob& job) {
+void Stager::visit(const Exec& exec, const QuantizeJob& job,
+                   const std::function<void(const QuantizeJob&)>& visit_rows) {
   for_each_row_block(exec, job.source, rows_together(job),
                      [&](const Matrix& part, std::int64_t row) {
                        QuantizeJob row_block = rows_of(job, row, part.rows);
                        row_block.source = {.values = part};
-                       quantize_(exec, row_block);
+                       visit_rows(row_block);
                      });
+}
+
+void Stager::quantize(const Exec& exec, const QuantizeJob& job) {
+  visit(exec, job, [&](const QuantizeJob& row_block) { quantize_(exec, row_block); });
 }
 
 void Stager::amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* found) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "octavo/backend/kernels.h"
 #include "octavo/exec/place_internal.h"
@@ -27,6 +28,9 @@ class Stager {
   // As the entries of the kernel table, for sources that have a producer.
   void quantize(const Exec& exec, const QuantizeJob& job);
   void amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* found);
+  // Calls visit with jobs that have the produced values of some rows as their source.
+  void visit(const Exec& exec, const QuantizeJob& job,
+             const std::function<void(const QuantizeJob&)>& visit_rows);
 
  private:
   template <typename Visit>

@@ -1,11 +1,13 @@
-// Scale policies `mse` and `percentile`: which candidate scales the search tries, which rank the
-// percentile is. Definitions only; backends do the search.
+// Scale policies `percentile` and `mse`: which rank the percentile is, which candidate scales the
+// search tries, and the sum of squared errors by which it compares them, in the order of operations
+// that gives every backend the same bits (docs/numerics/scales.md). Definitions only; backends do
+// the search.
 #pragma once
 
 #include <cstdint>
 
 #include "octavo/base/macros.h"
-#include "octavo/scale/scale_spec.h"
+#include "octavo/scale/tile_scale.h"
 
 namespace octavo {
 
@@ -18,15 +20,119 @@ OCTAVO_HD constexpr std::int64_t percentile_rank(std::int64_t n, double p) {
   return rank < 1 ? 0 : rank > n ? n - 1 : rank - 1;
 }
 
-// Candidates of the least-squares search, largest first; the first of equals wins. A quotient is
-// tried at 64/64, 63/64, ... of the amax down to 24/64; a power of two at the rule's own exponent
-// and the two below.
-OCTAVO_HD constexpr int fit_candidates(ScaleRule rule) {
-  return is_power_of_two_rule(rule) ? 3 : 41;
+// Radix selection of a rank, from the top bits of magnitudes: how many of a digit to tell apart at
+// a time.
+inline constexpr int kRankDigitBits = 11, kRankTopShift = 22;
+inline constexpr int kRankDigits = 1 << kRankDigitBits;
+struct RankDigit {
+  std::uint32_t prefix = 0;  // the bits found so far, above the digit
+  int shift = kRankTopShift;
+};
+OCTAVO_HD constexpr bool has_prefix(const RankDigit& digit, std::uint32_t bits) {
+  return digit.shift == kRankTopShift ||
+         bits >> (digit.shift + kRankDigitBits) == digit.prefix >> (digit.shift + kRankDigitBits);
 }
-OCTAVO_HD constexpr float fit_candidate(ScaleRule rule, float amax, int i) {
-  if (is_power_of_two_rule(rule)) return amax * (i == 0 ? 1.0F : i == 1 ? 0.5F : 0.25F);
-  return amax * (static_cast<float>(64 - i) * 0x1p-6F);
+OCTAVO_HD constexpr std::uint32_t digit_of(const RankDigit& digit, std::uint32_t bits) {
+  return bits >> digit.shift & static_cast<std::uint32_t>(kRankDigits - 1);
+}
+
+// The digit that the value of a rank has, from counts of all digits; what is left of the rank is
+// among the values with that digit.
+OCTAVO_HD constexpr std::uint32_t digit_of_rank(const std::int64_t* counts, std::int64_t& rank) {
+  std::uint32_t digit = 0;
+  while (digit < static_cast<std::uint32_t>(kRankDigits) - 1 && rank >= counts[digit])
+    rank -= counts[digit++];
+  return digit;
+}
+
+// ---- mse. The search is for a tile with a finite amax that is neither zero nor below min_amax.
+OCTAVO_HD constexpr bool is_searched(const ScaleSpec& spec, float amax) {
+  return is_finite(amax) && amax > 0.0F && amax >= spec.min_amax;
+}
+
+// Two levels: the code of the amax, then those from two below it to six above it. Powers of two:
+// the largest at or below the amax, then the next, whatever the rule. Quotients: of the amax
+// itself, then of 6/16, 7/16 ... 27/16 of it.
+inline constexpr int kFitCodesBelow = 2, kFitCodesAbove = 6;
+inline constexpr int kFitLeastSixteenths = 6, kFitMostSixteenths = 27;
+inline constexpr int kMostFitCandidates = kFitMostSixteenths - kFitLeastSixteenths + 1;
+
+OCTAVO_HD constexpr int fit_candidates(const ScaleSpec& spec) {
+  if (spec.format == ScaleFormat::e4m3_f32) return kFitCodesBelow + 1 + kFitCodesAbove;
+  return is_power_of_two_rule(spec.rule) ? 2 : kMostFitCandidates;
+}
+
+// Candidate i of a list from `least` to `most` that begins with `first`.
+OCTAVO_HD constexpr int fit_step(int i, int least, int first) {
+  if (i == 0) return first;
+  const int step = least + i - 1;
+  return step < first ? step : step + 1;
+}
+
+// Scales of one level: candidate i is the scale of another amax, by another rule in one case only:
+// above 2^127 no power of two is left, and of the largest f32 every rule but floor makes 2^128.
+struct FitAmax {
+  ScaleSpec spec;
+  float amax;
+};
+OCTAVO_HD constexpr FitAmax fit_amax(const ScaleSpec& spec, float amax, int i) {
+  if (is_power_of_two_rule(spec.rule)) {
+    const int exponent = binade_of(amax).exponent + i;
+    if (exponent <= 127) return {spec, f32_power_of_two(exponent)};
+    FitAmax top{spec, kMaxFloat};
+    if (spec.rule == ScaleRule::floor) top.spec.rule = ScaleRule::ceil;
+    return top;
+  }
+  const int sixteenths = fit_step(i, kFitLeastSixteenths, 16);
+  const float part = amax * (static_cast<float>(sixteenths) * 0x1p-4F);
+  return {spec, part > kMaxFloat ? kMaxFloat : part > 0.0F ? part : amax};
+}
+
+OCTAVO_HD constexpr TileScale fit_candidate(const ScaleSpec& spec, const Format& element,
+                                            float amax, float tensor_scale, float tensor_amax,
+                                            int i) {
+  if (spec.format != ScaleFormat::e4m3_f32) {
+    const FitAmax other = fit_amax(spec, amax, i);
+    return tile_scale(other.spec, element, other.amax);
+  }
+  const TileScale own = tile_scale(spec, element, amax, tensor_scale, tensor_amax);
+  constexpr int most = static_cast<int>(e4m3fn.max_field());
+  const int code = static_cast<int>(own.bits);
+  if (code < 1 || code > most) return own;  // peers' zero and NaN
+  const int other = code + fit_step(i, -kFitCodesBelow, 0);
+  return scale_of_code(spec,
+                       static_cast<std::uint32_t>(other < 1      ? 1
+                                                  : other > most ? most
+                                                                 : other),
+                       tensor_scale);
+}
+
+// Squares of e = u - value(code), in f32 (f64 where values are f64): a row of the tile is cut into
+// runs of kFitRun, and those of a run are summed in kFitLanes sums, that of column c of the run in
+// sum c % kFitLanes. Sums of runs are added in f64, in row-major order.
+inline constexpr int kFitRun = 128, kFitLanes = 16;
+
+template <typename Real>
+struct FitRun {
+  Real lanes[kFitLanes] = {};
+
+  OCTAVO_HD constexpr void add(std::int64_t col, Real e) {
+    const Real square = e * e;
+    lanes[col % kFitLanes] = lanes[col % kFitLanes] + square;
+  }
+  // The upper half is added to the lower one until four are left, and those by neighbours.
+  [[nodiscard]] OCTAVO_HD constexpr double sum() const {
+    Real left[kFitLanes / 2] = {};
+    for (int i = 0; i < 8; ++i) left[i] = lanes[i] + lanes[i + 8];
+    for (int i = 0; i < 4; ++i) left[i] = left[i] + left[i + 4];
+    return static_cast<double>((left[0] + left[1]) + (left[2] + left[3]));
+  }
+};
+
+// What is compared; the first of equals wins, and NaN never does.
+OCTAVO_HD constexpr double fit_error(double squares, float scale) {
+  const auto wide = static_cast<double>(scale);
+  return squares * (wide * wide);
 }
 
 }  // namespace octavo

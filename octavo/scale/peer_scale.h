@@ -167,37 +167,54 @@ OCTAVO_HD constexpr std::uint32_t limited_e4m3(float wanted, float least) {
   return encode<e4m3fn>(static_cast<double>(limited));
 }
 
+// From a code on, each has a way of its own to what values are multiplied or divided by.
+OCTAVO_HD constexpr TileScale te_scale_of_code(std::uint32_t code, float tensor_scale) {
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
+  return {code, scale, reciprocal(scale)};
+}
+OCTAVO_HD constexpr TileScale torchao_scale_of_code(std::uint32_t code, float tensor_scale) {
+  const auto block = static_cast<float>(decode<e4m3fn>(code));
+  return {code, block * tensor_scale, 1.0F / tensor_scale / block};
+}
+OCTAVO_HD constexpr TileScale modelopt_scale_of_code(std::uint32_t code, float tensor_scale) {
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
+  return {code, scale, scale};
+}
+
 OCTAVO_HD constexpr TileScale te_two_level_scale(const Format& element, float amax,
                                                  float tensor_scale, float tensor_amax) {
   const float inv_scale =
       tensor_amax > 0.0F ? te_tensor_inv_scale(element, tensor_amax) : 1.0F / tensor_scale;
-  const std::uint32_t code =
-      limited_e4m3(amax * (inv_scale * (1.0F / static_cast<float>(max_value(element)))), 0.0F);
-  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
-  return {code, scale, reciprocal(scale)};
+  return te_scale_of_code(
+      limited_e4m3(amax * (inv_scale * (1.0F / static_cast<float>(max_value(element)))), 0.0F),
+      tensor_scale);
 }
 
 OCTAVO_HD constexpr TileScale torchao_two_level_scale(const Format& element, float amax,
                                                       float tensor_scale) {
-  const std::uint32_t code =
-      limited_e4m3(amax / static_cast<float>(max_value(element)) / tensor_scale, 0x1p-6F);
-  const auto block = static_cast<float>(decode<e4m3fn>(code));
-  return {code, block * tensor_scale, 1.0F / tensor_scale / block};
+  return torchao_scale_of_code(
+      limited_e4m3(amax / static_cast<float>(max_value(element)) / tensor_scale, 0x1p-6F),
+      tensor_scale);
 }
 
 OCTAVO_HD constexpr TileScale modelopt_two_level_scale(const Format& element, float amax,
                                                        float tensor_scale) {
   float wanted = amax / (static_cast<float>(max_value(element)) * tensor_scale);
   if (wanted == 0.0F) wanted = 1.0F;
-  const std::uint32_t code = limited_e4m3(wanted, 0x1p-9F);
-  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
-  return {code, scale, scale};
+  return modelopt_scale_of_code(limited_e4m3(wanted, 0x1p-9F), tensor_scale);
 }
 
 // ---- All of them.
 
 OCTAVO_HD constexpr bool is_modelopt(Arith arith) {
   return arith == Arith::modelopt || arith == Arith::modelopt_qtensor;
+}
+
+OCTAVO_HD constexpr TileScale peer_scale_of_code(const ScaleSpec& spec, std::uint32_t code,
+                                                 float tensor_scale) {
+  return spec.arith == Arith::te   ? te_scale_of_code(code, tensor_scale)
+         : is_modelopt(spec.arith) ? modelopt_scale_of_code(code, tensor_scale)
+                                   : torchao_scale_of_code(code, tensor_scale);
 }
 
 OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& element, float amax,

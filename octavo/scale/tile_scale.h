@@ -54,13 +54,20 @@ OCTAVO_HD constexpr TileScale zero_scale(const ScaleSpec& spec, float tensor_sca
   return {stored_bits(spec.format, one), scale, divides(spec) ? scale : 1.0F};
 }
 
-OCTAVO_HD constexpr TileScale power_of_two_scale(const ScaleSpec& spec, const Format& element,
-                                                 float amax) {
-  const ExponentRange range = exponent_range(spec.format);
-  int exponent = rule_exponent(spec.rule, element, amax) + spec.margin;
+// 2^exponent, as far as the scale format goes.
+OCTAVO_HD constexpr TileScale scale_of_exponent(ScaleFormat format, int exponent) {
+  const ExponentRange range = exponent_range(format);
   exponent = exponent < range.least ? range.least : exponent > range.most ? range.most : exponent;
   const float scale = f32_power_of_two(exponent);
-  return {stored_bits(spec.format, scale), scale, f32_power_of_two(-exponent)};
+  const std::uint32_t bits = format == ScaleFormat::e8m0
+                                 ? static_cast<std::uint32_t>(exponent + 127)
+                                 : stored_bits(format, scale);
+  return {bits, scale, f32_power_of_two(-exponent)};
+}
+
+OCTAVO_HD constexpr TileScale power_of_two_scale(const ScaleSpec& spec, const Format& element,
+                                                 float amax) {
+  return scale_of_exponent(spec.format, rule_exponent(spec.rule, element, amax) + spec.margin);
 }
 
 OCTAVO_HD constexpr TileScale quotient_scale(const ScaleSpec& spec, const Format& element,
@@ -82,14 +89,21 @@ OCTAVO_HD constexpr float tensor_scale_of(const ScaleSpec& spec, const Format& e
   return clamped_scale(amax / two_level_max(element));
 }
 
+// The scale of a tile whose e4m3 code is known.
+OCTAVO_HD constexpr TileScale scale_of_code(const ScaleSpec& spec, std::uint32_t code,
+                                            float tensor_scale) {
+  if (is_peer(spec.arith)) return peer_scale_of_code(spec, code, tensor_scale);
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
+  return {code, scale, divides(spec) ? scale : reciprocal(scale)};
+}
+
 OCTAVO_HD constexpr TileScale two_level_scale(const ScaleSpec& spec, const Format& element,
                                               float amax, float tensor_scale) {
   const float wanted =
       amax / static_cast<float>(max_value(element)) / tensor_scale * f32_power_of_two(spec.margin);
   std::uint32_t code = encode<e4m3fn>(static_cast<double>(wanted));
   if (code == 0) code = 1;  // a tile that is not zero keeps a scale
-  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
-  return {code, scale, divides(spec) ? scale : reciprocal(scale)};
+  return scale_of_code(spec, code, tensor_scale);
 }
 
 // Where inv_scale is given instead (delayed scaling).

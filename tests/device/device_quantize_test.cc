@@ -137,6 +137,21 @@ TEST_F(ScalarsOnDevice, ScratchIsReleasedWhenSomethingThrows) {
   device.capture(false);
 }
 
+// One scale for several matrices is searched for on the host only; tiles of them are not.
+TEST_F(ScalarsOnDevice, SearchOverSeveralMatricesIsRefused) {
+  const Tensor there = to_device(values.view(), kFirst);
+  View apart = there.view();  // 3 of 4 times 5 of 6 rows
+  apart.shape = {3, 5, 64};
+  apart.strides = {6 * 256, 256, 4};
+  for (const AmaxPolicy policy : {AmaxPolicy::mse, AmaxPolicy::percentile}) {
+    Scaling scaling = preset("fp8");
+    scaling.policy = policy;
+    refused(ErrorCode::unsupported, "make it contiguous", [&] { (void)quantize(apart, scaling); });
+    scaling.tile = {1, 32};
+    EXPECT_EQ(quantize(apart, scaling).device(), kFirst);
+  }
+}
+
 TEST_F(ScalarsOnDevice, AllPartsAreOnOneDevice) {
   const Tensor there = to_device(values.view(), kFirst);
   constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;

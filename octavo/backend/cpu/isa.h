@@ -10,6 +10,7 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/round/encode_edges.h"
+#include "octavo/scale/scale_parts.h"
 
 namespace octavo::cpu {
 
@@ -88,12 +89,33 @@ struct MxKernels {
 // NVFP4: tiles of sixteen values in E2M1, packed, with e4m3 scales and one f32 scale per tensor.
 struct Fp4Tiles {
   float tensor_scale = 1.0F;
+  // Policy mse: the scale of each of 128 codes of e4m3. Null: that of the amax is taken.
+  const TileScale* searched = nullptr;
 };
 inline constexpr std::int64_t kFp4Tile = 16;
 
 // n values of a row, the last tile possibly short.
 using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,
                          std::uint8_t* scales, std::int64_t n);
+
+// The magnitude of a rank (1: the largest) in tiles of rows x cols, neighbours in a row of tiles.
+// Values are the bits of f32, or bf16; signs do not count.
+struct RankedTiles {
+  const void* values = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 1, cols = 0, tiles = 0;
+  std::int64_t row_pitch = 0;  // in elements, where there are several rows
+  int rank = 1;
+};
+inline constexpr int kMostRanks = 16;
+// found[t] becomes the bits of an f32.
+using RankTiles = void (*)(const RankedTiles&, std::uint32_t* found);
+
+// FitRun (scale/fit.h) of n values in E2M1, n a multiple of 16 and at most kFitRun, for `count`
+// factors: sums[i] of u - value(code), u = x * factors[i]. There is room for a multiple of four
+// factors and sums.
+using Fp4Squares = void (*)(const float* x, std::int64_t n, const float* factors, int count,
+                            float* sums);
 
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
@@ -106,7 +128,10 @@ struct Isa {
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
+  bool fp4_searches = false;                                // does that take Fp4Tiles::searched?
   DecodeScaled (*decode_scaled)(const Decoder&) = nullptr;  // null, or returning null: none
+  RankTiles rank;
+  Fp4Squares fp4_squares;
   // Kernels::row_error, and whether it reads codes: those of e4m3fn and e5m2.
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
@@ -122,6 +147,8 @@ std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
 void quantize_matrix(const Isa&, const Exec&, const QuantizeJob&);
 void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void count_magnitudes(const Isa&, const QuantizeJob&, const RankDigit&, std::int64_t* counts);
+void add_fit_squares(const Isa&, const Exec&, const QuantizeJob&, float amax, double* squares);
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
 void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
@@ -172,6 +199,10 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
                        const Matrix& values) { dequantize_matrix(kIsa, exec, from, values); },
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
+      .count_magnitudes = [](const Exec&, const QuantizeJob& job, const RankDigit& digit,
+                             std::int64_t* counts) { count_magnitudes(kIsa, job, digit, counts); },
+      .add_fit_squares = [](const Exec& exec, const QuantizeJob& job, float amax,
+                            double* squares) { add_fit_squares(kIsa, exec, job, amax, squares); },
       .tensor_scale = tensor_scale,
       .align_exponents = align_exponents_matrix,
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,

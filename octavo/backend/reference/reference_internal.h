@@ -15,7 +15,11 @@ void dequantize_matrix(const Exec&, const QuantizedMatrix&,
                        const Matrix&);                                      // reference_quantize.cc
 void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);  // reference_quantize.cc
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
-                  float* scale);                      // reference_quantize.cc
+                  float* scale);  // reference_quantize.cc
+void count_magnitudes(const Exec&, const QuantizeJob&, const RankDigit&,
+                      std::int64_t* counts);  // reference_quantize.cc
+void add_fit_squares(const Exec&, const QuantizeJob&, float amax,
+                     double* squares);                // reference_quantize.cc
 void delayed_update(const Exec&, const DelayedJob&);  // reference_quantize.cc
 
 void align_exponents_matrix(const Exec&, const MxAlignJob&);  // reference_align.cc

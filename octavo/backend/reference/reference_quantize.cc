@@ -1,6 +1,7 @@
 // Reference quantization, by definition: for each tile its amax, its scale, then its codes, one
 // element after the other.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -102,6 +103,13 @@ class CopyMaker {
     }
   }
 
+  // Of the whole matrix, as a part of one tile.
+  void add_squares(float amax, double* squares) const {
+    const Region all{0, 0, to_.codes.rows, to_.codes.cols};
+    for (int i = 0; i < fit_candidates(job_.scale); ++i)
+      squares[i] = squared_errors(all, candidate(amax, i), squares[i]);
+  }
+
  private:
   template <typename Visit>
   void visit(const Region& region, Visit&& visit_element) const {
@@ -114,9 +122,12 @@ class CopyMaker {
     return to_.tensor_scale != nullptr ? *to_.tensor_scale : 1.0F;
   }
 
+  [[nodiscard]] float tensor_amax() const {
+    return job_.tensor_amax != nullptr ? *job_.tensor_amax : 0.0F;
+  }
+
   [[nodiscard]] TileScale made(float amax) const {
-    return tile_scale(job_.scale, to_.codes.format, amax, tensor_scale(),
-                      job_.tensor_amax != nullptr ? *job_.tensor_amax : 0.0F);
+    return tile_scale(job_.scale, to_.codes.format, amax, tensor_scale(), tensor_amax());
   }
 
   [[nodiscard]] TileScale scale_of(const Region& region) const {
@@ -129,7 +140,7 @@ class CopyMaker {
       magnitudes.push_back(counted(seen_.at(row, col), amax_of(job_.scale)));
       raise(amax, magnitudes.back());
     });
-    if (!is_finite(amax) || amax == 0.0F || job_.policy == AmaxPolicy::max) return made(amax);
+    if (!is_searched(job_.scale, amax) || job_.policy == AmaxPolicy::max) return made(amax);
     if (job_.policy == AmaxPolicy::percentile) {
       std::sort(magnitudes.begin(), magnitudes.end());
       const auto rank =
@@ -137,18 +148,11 @@ class CopyMaker {
       const float found = magnitudes[static_cast<std::size_t>(rank)];
       return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
-    TileScale best = made(amax);  // also where every error is NaN
+    TileScale best = made(amax);  // also where every error is infinite
     double least = HUGE_VAL;
-    for (int i = 0; i < fit_candidates(job_.scale.rule); ++i) {
-      const TileScale scale = made(fit_candidate(job_.scale.rule, amax, i));
-      double error = 0;
-      visit(region, [&](std::int64_t row, std::int64_t col) {
-        const double value = seen_.at(row, col);
-        if (!std::isfinite(value)) return;
-        const double code = decode(to_.codes.format, encode_at(row, col, scale).code);
-        const double difference = value - static_cast<double>(scale.scale) * code;
-        error += difference * difference;
-      });
+    for (int i = 0; i < fit_candidates(job_.scale); ++i) {
+      const TileScale scale = candidate(amax, i);
+      const double error = fit_error(squared_errors(region, scale), scale.scale);
       if (error < least) {
         least = error;
         best = scale;
@@ -157,29 +161,65 @@ class CopyMaker {
     return best;
   }
 
+  [[nodiscard]] TileScale candidate(float amax, int i) const {
+    return fit_candidate(job_.scale, to_.codes.format, amax, tensor_scale(), tensor_amax(), i);
+  }
+
+  // u - value(code), in the type that values are processed in.
+  template <typename Real>
+  [[nodiscard]] Real error_at(std::int64_t row, std::int64_t col, const TileScale& scale) const {
+    if (!std::isfinite(seen_.at(row, col))) return 0;
+    const auto u = static_cast<Real>(scaled_at(row, col, scale));
+    return u - static_cast<Real>(decode(to_.codes.format, encode_at(row, col, scale).code));
+  }
+
+  // Added to a sum, run by run.
+  [[nodiscard]] double squared_errors(const Region& region, const TileScale& scale,
+                                      double sum = 0) const {
+    return seen_.is_f64 ? squares_of<double>(region, scale, sum)
+                        : squares_of<float>(region, scale, sum);
+  }
+
+  template <typename Real>
+  [[nodiscard]] double squares_of(const Region& region, const TileScale& scale, double sum) const {
+    for (std::int64_t row = region.row; row < region.row + region.rows; ++row) {
+      for (std::int64_t start = 0; start < region.cols; start += kFitRun) {
+        FitRun<Real> run;
+        for (std::int64_t i = start; i < std::min(start + kFitRun, region.cols); ++i)
+          run.add(i - start, error_at<Real>(row, region.col + i, scale));
+        sum += run.sum();
+      }
+    }
+    return sum;
+  }
+
   [[nodiscard]] Encoded encode_at(std::int64_t row, std::int64_t col,
                                   const TileScale& scale) const {
     const Format& format = to_.codes.format;
     if (scale.scale != scale.scale)
       return {.code = format.has_nan() ? nan_input_code(format, job_.encode, false) : 0,
               .nan = true};
-    const double value = seen_.at(row, col);
-    const bool division = divides(job_.scale) && job_.given_inv_scale == nullptr;
-    const PeerAdjust peer_adjust =
-        job_.given_inv_scale == nullptr ? peer_adjust_of(job_.scale, format) : PeerAdjust::none;
-    const auto scaled = [division, peer_adjust](auto x, auto factor) {
-      return peer_adjusted(peer_adjust, division ? x / factor : x * factor);
-    };
-    const double u = seen_.is_f64
-                         ? scaled(value, static_cast<double>(scale.factor))
-                         : static_cast<double>(scaled(static_cast<float>(value), scale.factor));
     std::uint32_t random = 0;
     if (job_.encode.rounding == Rounding::stochastic) {
       const std::uint64_t index =
           job_.encode.first_index + static_cast<std::uint64_t>(row * to_.codes.cols + col);
       random = stochastic_draw(job_.encode.seed, index, job_.encode.stochastic_bits);
     }
-    return encode_value(format, u, job_.encode, random);
+    return encode_value(format, scaled_at(row, col, scale), job_.encode, random);
+  }
+
+  // Divided or multiplied, in f32 or f64; what f32 gives is exact in f64.
+  [[nodiscard]] double scaled_at(std::int64_t row, std::int64_t col, const TileScale& scale) const {
+    const double value = seen_.at(row, col);
+    const bool division = divides(job_.scale) && job_.given_inv_scale == nullptr;
+    const PeerAdjust peer_adjust = job_.given_inv_scale == nullptr
+                                       ? peer_adjust_of(job_.scale, to_.codes.format)
+                                       : PeerAdjust::none;
+    const auto scaled = [division, peer_adjust](auto x, auto factor) {
+      return peer_adjusted(peer_adjust, division ? x / factor : x * factor);
+    };
+    if (seen_.is_f64) return scaled(value, static_cast<double>(scale.factor));
+    return static_cast<double>(scaled(static_cast<float>(value), scale.factor));
   }
 
   const QuantizeJob& job_;
@@ -214,6 +254,24 @@ void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* am
   const FpEnvGuard guard;
   const QuantizeJob job{.source = source};
   amax_of_seen({job, false}, of, amax);
+}
+
+void count_magnitudes(const Exec&, const QuantizeJob& job, const RankDigit& digit,
+                      std::int64_t* counts) {
+  const FpEnvGuard guard;
+  const Seen seen{job, false};
+  for (std::int64_t row = 0; row < seen.rows(); ++row) {
+    for (std::int64_t col = 0; col < seen.cols(); ++col) {
+      const auto bits =
+          std::bit_cast<std::uint32_t>(counted(seen.at(row, col), amax_of(job.scale)));
+      if (has_prefix(digit, bits)) ++counts[digit_of(digit, bits)];
+    }
+  }
+}
+
+void add_fit_squares(const Exec&, const QuantizeJob& job, float amax, double* squares) {
+  const FpEnvGuard guard;
+  CopyMaker(job, false).add_squares(amax, squares);
 }
 
 void quantize_matrix(const Exec& exec, const QuantizeJob& job) {

@@ -145,13 +145,13 @@ Magnitude magnitude_of(const VerifyView& view, const VerifiedWeight& weight) {
 
 // Range utilization. A scale computed from a tile puts its largest code at the top of the format:
 // amax / scale is the format's maximum for f32, bf16 and e4m3 scales (to within their rounding),
-// above half of it for power-of-two scales of the rules rceil and even, and beyond it for floor,
-// for percentiles and for minimum MSE. The rule ceil takes the power of two above the amax for the
-// format's largest power of two, so that amax / scale is above half of the format's largest power
-// of two, at least 0.26 of the maximum (2 of 7.5 in FP6). So every tile that is not all zero
-// reaches a quarter of the maximum; the rule requires it of half of the tiles. Where tensors share
-// a scale, one of them must. Many codes at the maximum mean nothing: weights that were trained to
-// have three values look so.
+// above half of it for power-of-two scales of the rules rceil and even, and beyond it for floor
+// and for percentiles. The rule ceil takes the power of two above the amax for the format's largest
+// power of two, so that amax / scale is above half of the format's largest power of two, at least
+// 0.26 of the maximum (2 of 7.5 in FP6); so does policy mse at most, or 27/16 of a quotient. So
+// every tile that is not all zero reaches a quarter of the maximum; the rule requires it of half of
+// the tiles. Where tensors share a scale, one of them must. Many codes at the maximum mean nothing:
+// weights that were trained to have three values look so.
 void check_magnitude(const VerifyView& view, Findings& out) {
   std::map<float, bool> shared;
   const auto is_shared = [](const VerifiedWeight& weight) {

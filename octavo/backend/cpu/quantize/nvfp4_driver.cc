@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/quantize/scale_batch.h"
 #include "octavo/backend/cpu/work_split.h"
 #include "octavo/format/named_formats.h"
 
@@ -15,7 +16,7 @@ bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
   return scale.format == ScaleFormat::e4m3_f32 && scale.rule == ScaleRule::f32 &&
          scale.non_finite == NonFinite::poison && scale.arith == Arith::octavo &&
-         scale.margin == 0 && scale.min_amax == 0.0F && job.policy == AmaxPolicy::max &&
+         scale.margin == 0 && scale.min_amax == 0.0F && job.policy != AmaxPolicy::percentile &&
          job.given_amax == nullptr && job.given_inv_scale == nullptr && job.counts == nullptr &&
          !job.hadamard_rowwise && !job.source.is_quantized() &&
          job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
@@ -31,8 +32,8 @@ bool fits(const QuantizedMatrix& to) {
 bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const Matrix& values = job.source.values;
   const QuantizedMatrix& to = job.rowwise;
-  if (isa.fp4 == nullptr || !to.wanted() || job.columnwise.wanted() || !is_plain(job) ||
-      !fits(to) || !is_contiguous(values))
+  if (isa.fp4 == nullptr || (job.policy == AmaxPolicy::mse && !isa.fp4_searches) || !to.wanted() ||
+      job.columnwise.wanted() || !is_plain(job) || !fits(to) || !is_contiguous(values))
     return false;
   const Fp4Rows kernel = isa.fp4(values.dtype);
   if (kernel == nullptr) return false;
@@ -47,7 +48,9 @@ bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     cols *= rows;
     rows = 1;
   }
-  const Fp4Tiles tiles{.tensor_scale = *to.tensor_scale};
+  Fp4Tiles tiles{.tensor_scale = *to.tensor_scale};
+  const auto of_code = two_level_scales(job.scale, tiles.tensor_scale);
+  if (job.policy == AmaxPolicy::mse) tiles.searched = of_code.data();
   const std::int64_t per_row = (cols + kPiece - 1) / kPiece;
   parallel_units(rows * per_row, useful_threads(exec, rows * cols), [&](std::int64_t unit) {
     const std::int64_t row = unit / per_row, col = unit % per_row * kPiece;

@@ -4,16 +4,18 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <optional>
 #include <type_traits>
 
 #include "octavo/backend/cpu/convert/count.h"
 #include "octavo/backend/cpu/isa.h"
 #include "octavo/backend/cpu/quantize/amax_driver.h"
 #include "octavo/backend/cpu/quantize/amax_span.h"
-#include "octavo/backend/cpu/quantize/fit_tile.h"
+#include "octavo/backend/cpu/quantize/fit_tiles.h"
 #include "octavo/backend/cpu/quantize/mx_driver.h"
 #include "octavo/backend/cpu/quantize/nvfp4_driver.h"
 #include "octavo/backend/cpu/quantize/part_amaxes.h"
+#include "octavo/backend/cpu/quantize/rank_tiles.h"
 #include "octavo/backend/cpu/quantize/scale_batch.h"
 #include "octavo/backend/cpu/quantize/tile_amaxes.h"
 #include "octavo/backend/cpu/quantize/tile_values.h"
@@ -40,7 +42,7 @@ class CopyMaker {
         tile_{tile_extent(to_.tile.rows, values_.rows()),
               tile_extent(to_.tile.cols, values_.cols())},
         amaxes_(isa, values_, tile_, counted_up_to(amax_of(job.scale))),
-        encoder_(make_encoder(to_.codes.format, encode_policy(job),
+        encoder_(make_encoder(to_.codes.format, scaled_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
         division_(divides(job.scale) && job.given_inv_scale == nullptr),
@@ -49,9 +51,10 @@ class CopyMaker {
         poison_code_(
             to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
         direct_codes_(is_contiguous(to_.codes)) {
+    if (job.policy == AmaxPolicy::mse) fit_.emplace(isa, job, values_, encoder_, tensor_level());
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         peer_adjust_ == PeerAdjust::none && to_.codes.format.code_bytes() == 1) {
-      scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
+      scaled_encoder_ = make_encoder(to_.codes.format, scaled_policy(job), values_.dtype());
       // Peers' arithmetic does not poison, even where it reads everything.
       scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
                                     job.scale.non_finite == NonFinite::poison &&
@@ -90,13 +93,6 @@ class CopyMaker {
     return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
-  // Values are scaled in f32 or f64; rounding f64 through f32 is for plain casts only.
-  static EncodePolicy encode_policy(const QuantizeJob& job) {
-    EncodePolicy policy = job.encode;
-    policy.via_f32 = false;
-    return policy;
-  }
-
   // Is the amax, scaled, the largest value up to the rounding of its scale? Scales in f16 and of
   // two levels end before amaxes do, and some rules round down.
   static bool fits_its_scale(const QuantizeJob& job) {
@@ -106,21 +102,22 @@ class CopyMaker {
            scale.rule != ScaleRule::floor && scale.rule != ScaleRule::even;
   }
 
-  void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
+  void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales, int threads = 1) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     if (job_.given_inv_scale != nullptr)
       return give_scale(job_.scale, *job_.given_inv_scale, scales);
+    const bool searches = job_.given_amax == nullptr;
+    if (searches && job_.policy == AmaxPolicy::percentile)
+      rank_tiles<Real>(isa_, job_, values_, area, tile_.cols, amax);
+    make_scales(isa_, job_.scale, to_.codes.format, amax, tiles, tensor_level(), scales);
+    if (searches && fit_) fit_->fit(area, tile_.cols, amax, scales, threads);
+  }
+
+  [[nodiscard]] TensorLevel tensor_level() const {
     TensorLevel tensor;
     if (to_.tensor_scale != nullptr) tensor.scale = *to_.tensor_scale;
     if (job_.tensor_amax != nullptr) tensor.amax = *job_.tensor_amax;
-    if (job_.given_amax == nullptr && job_.policy != AmaxPolicy::max) {
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const Area region{area.row, area.col + t * tile_.cols, area.rows,
-                          std::min(tile_.cols, area.cols - t * tile_.cols)};
-        amax[t] = fit_tile<Real>(isa_, job_, values_, region, to_.codes, encoder_, amax[t], tensor);
-      }
-    }
-    make_scales(isa_, job_.scale, to_.codes.format, amax, tiles, tensor, scales);
+    return tensor;
   }
 
   void store(const Area& area, const ScaleBatch& scales) const {
@@ -248,7 +245,7 @@ class CopyMaker {
     ScaleBatch scales;
     {
       const FpEnvGuard guard;
-      make(area, &amax, scales);
+      make(area, &amax, scales, threads);
     }
     store(area, scales);
     parallel_parts(pieces, parts, threads, [&](int, std::int64_t first, std::int64_t last) {
@@ -268,6 +265,7 @@ class CopyMaker {
   PeerAdjust peer_adjust_;
   std::uint32_t poison_code_;
   bool direct_codes_;
+  std::optional<TileFit<Real>> fit_{};
   Encoder scaled_encoder_{};
   ScaledSpan encode_scaled_ = nullptr;
 };
@@ -288,6 +286,12 @@ void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     return;
   }
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
+  if (job.policy == AmaxPolicy::percentile && ranks_are_amaxes(job)) {
+    QuantizeJob plain = job;
+    plain.amax = nullptr;
+    plain.policy = AmaxPolicy::max;
+    return quantize_matrix(isa, exec, plain);
+  }
   if (quantize_mx(isa, exec, job) || quantize_fp4(isa, exec, job)) return;
   AtomicCounts totals;
   AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;

@@ -5,6 +5,7 @@
 
 #include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/base/fp_env.h"
 #include "octavo/scale/tile_scale.h"
 
 namespace octavo::cpu {
@@ -94,6 +95,14 @@ void quotient_scales(const Isa& isa, const ScaleSpec& spec, const Format& elemen
 }
 
 }  // namespace
+
+std::array<TileScale, 128> two_level_scales(const ScaleSpec& spec, float tensor_scale) {
+  const FpEnvGuard guard;
+  std::array<TileScale, 128> of_code;
+  for (std::uint32_t code = 0; code < of_code.size(); ++code)
+    of_code[code] = scale_of_code(spec, code, tensor_scale);
+  return of_code;
+}
 
 void make_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
                  const std::uint32_t* amax, std::int64_t n, TensorLevel tensor, ScaleBatch& out) {

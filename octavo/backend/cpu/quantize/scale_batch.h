@@ -1,6 +1,7 @@
 // The scales of a batch of tiles, without a branch on data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "octavo/backend/cpu/isa.h"
@@ -20,6 +21,9 @@ struct ScaleBatch {
 struct TensorLevel {
   float scale = 1.0F, amax = 0.0F;
 };
+
+// Two levels: the scale of every e4m3 code.
+std::array<TileScale, 128> two_level_scales(const ScaleSpec&, float tensor_scale);
 
 // `amax` holds the bits of f32 magnitudes. Equal to tile_scale of each; peers' arithmetic calls
 // tile_scale itself, with its branches.

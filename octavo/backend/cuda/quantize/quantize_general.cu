@@ -64,24 +64,48 @@ __device__ std::uint32_t ranked_magnitude(const CopyJob& job, const Region& regi
   return prefix;
 }
 
+// u - value(code), in the type that values are processed in.
+template <typename Real>
+__device__ Real error_at(const CopyJob& job, std::int64_t row, std::int64_t col,
+                         const TileScale& scale) {
+  const double value = seen_value(job, row, col);
+  if (!isfinite(value)) return 0;
+  const Encoded encoded =
+      encode_scaled(job, value, scale, draw_of(job.encode, row * job.to.codes.cols + col));
+  return static_cast<Real>(scaled_value(job, value, scale)) -
+         static_cast<Real>(decode(job.to.codes.format, encoded.code));
+}
+
+template <typename Real>
+__device__ double squared_errors(const CopyJob& job, const Region& region, const TileScale& scale) {
+  double sum = 0;
+  for (std::int64_t row = region.row; row < region.row + region.rows; ++row) {
+    for (std::int64_t start = 0; start < region.cols; start += kFitRun) {
+      FitRun<Real> run;
+      const std::int64_t end = min(start + kFitRun, region.cols);
+      for (std::int64_t i = start; i < end; ++i)
+        run.add(i - start, error_at<Real>(job, row, region.col + i, scale));
+      sum += run.sum();
+    }
+  }
+  return sum;
+}
+
+__device__ TileScale candidate(const CopyJob& job, float amax, int i) {
+  return fit_candidate(job.scale, job.to.codes.format, amax,
+                       job.to.tensor_scale != nullptr ? *job.to.tensor_scale : 1.0F,
+                       job.tensor_amax != nullptr ? *job.tensor_amax : 0.0F, i);
+}
+
 // Each thread tries one candidate scale and sums its errors in the order that defines the result.
 __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, float amax) {
-  __shared__ double errors[64];
-  const int candidates = fit_candidates(job.scale.rule), mine = static_cast<int>(threadIdx.x);
+  __shared__ double errors[kMostFitCandidates];
+  const int candidates = fit_candidates(job.scale), mine = static_cast<int>(threadIdx.x);
   if (mine < candidates) {
-    const TileScale scale = made_scale(job, fit_candidate(job.scale.rule, amax, mine));
-    double error = 0;
-    for (std::int64_t i = 0; i < region.rows * region.cols; ++i) {
-      const double value = value_at(job, region, i);
-      if (!isfinite(value)) continue;
-      const std::int64_t row = region.row + i / region.cols, col = region.col + i % region.cols;
-      const Encoded encoded =
-          encode_scaled(job, value, scale, draw_of(job.encode, row * job.to.codes.cols + col));
-      const double difference =
-          value - static_cast<double>(scale.scale) * decode(job.to.codes.format, encoded.code);
-      error += difference * difference;
-    }
-    errors[mine] = error;
+    const TileScale scale = candidate(job, amax, mine);
+    const double squares = job.is_f64 ? squared_errors<double>(job, region, scale)
+                                      : squared_errors<float>(job, region, scale);
+    errors[mine] = fit_error(squares, scale.scale);
   }
   __syncthreads();
   int best = -1;
@@ -93,7 +117,7 @@ __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, floa
     }
   }
   __syncthreads();
-  return made_scale(job, best < 0 ? amax : fit_candidate(job.scale.rule, amax, best));
+  return best < 0 ? made_scale(job, amax) : candidate(job, amax, best);
 }
 
 // One thread block per tile. `amaxes`, if given, are already known.
@@ -117,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
       mine = block_amax(mine);
     }
     const float amax = __uint_as_float(mine);
-    if (!is_finite(amax) || amax == 0.0F || job.policy == AmaxPolicy::max) {
+    if (!is_searched(job.scale, amax) || job.policy == AmaxPolicy::max) {
       scale = made_scale(job, amax);
     } else if (job.policy == AmaxPolicy::percentile) {
       const float found = __uint_as_float(ranked_magnitude(job, region));

@@ -51,21 +51,22 @@ __device__ inline std::uint32_t counted(double value, AmaxOf of) {
   return min(__float_as_uint(__double2float_ru(magnitude)), 0x7F7FFFFFu);
 }
 
+// Multiplied or divided, in f32 or f64; what f32 gives is exact in f64.
+__device__ inline double scaled_value(const CopyJob& job, double value, const TileScale& scale) {
+  if (value != value) return value;  // a product would lose its sign
+  if (job.is_f64) {
+    const auto factor = static_cast<double>(scale.factor);
+    return peer_adjusted(job.peer_adjust, job.division ? value / factor : value * factor);
+  }
+  const auto x = static_cast<float>(value);
+  return static_cast<double>(
+      peer_adjusted(job.peer_adjust, job.division ? x / scale.factor : x * scale.factor));
+}
+
 __device__ inline Encoded encode_scaled(const CopyJob& job, double value, const TileScale& scale,
                                         std::uint32_t random) {
   if (scale.scale != scale.scale) return {.code = job.poison_code, .nan = true};
-  double u = value;
-  if (value != value) {
-    // kept: a product would lose its sign
-  } else if (job.is_f64) {
-    const auto factor = static_cast<double>(scale.factor);
-    u = peer_adjusted(job.peer_adjust, job.division ? value / factor : value * factor);
-  } else {
-    const auto x = static_cast<float>(value);
-    u = static_cast<double>(
-        peer_adjusted(job.peer_adjust, job.division ? x / scale.factor : x * scale.factor));
-  }
-  return encode_value(job.to.codes.format, u, job.encode, random);
+  return encode_value(job.to.codes.format, scaled_value(job, value, scale), job.encode, random);
 }
 
 __device__ inline TileScale made_scale(const CopyJob& job, float amax) {

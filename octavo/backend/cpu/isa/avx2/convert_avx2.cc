@@ -4,6 +4,7 @@
 #include "octavo/backend/cpu/isa/avx2/encode_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
 #include "octavo/backend/cpu/isa/portable/portable.h"
+#include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
 namespace octavo::cpu {
 
@@ -43,6 +44,8 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .amax16 = avx2_amax16,
                    .fp4 = avx2_fp4,
                    .decode_scaled = avx2_decode_scaled,
+                   .rank = portable::rank_tiles,
+                   .fp4_squares = portable::fp4_squares,
                    .row_error = row_error};
 
 const Kernels kAvx2Kernels =

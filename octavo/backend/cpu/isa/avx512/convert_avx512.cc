@@ -4,6 +4,7 @@
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/portable/portable.h"
+#include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
 namespace octavo::cpu {
 
@@ -45,6 +46,8 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .amax16 = avx512_amax16,
                      .fp4 = avx512_fp4,
                      .decode_scaled = avx512_decode_scaled,
+                     .rank = portable::rank_tiles,
+                     .fp4_squares = portable::fp4_squares,
                      .row_error = row_error};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(

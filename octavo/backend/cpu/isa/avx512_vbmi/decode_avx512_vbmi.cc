@@ -10,6 +10,7 @@
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/planes.h"
+#include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
 namespace octavo::cpu {
 namespace {
@@ -98,6 +99,8 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .amax16 = avx512_amax16,
                          .fp4 = avx512_fp4,
                          .decode_scaled = avx512_decode_scaled,
+                         .rank = portable::rank_tiles,
+                         .fp4_squares = portable::fp4_squares,
                          .row_error = row_error};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(

@@ -145,6 +145,9 @@ Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, st
   return kPortableIsa.count(encoder, values, n, index);
 }
 
+// Vectors of integers, which the compiler makes NEON of.
+void neon_rank(const RankedTiles& job, std::uint32_t* found) { kPortableIsa.rank(job, found); }
+
 DecodeSpan neon_decode(const Decoder& decoder) {
   DecodeSpan chosen = nullptr;
   switch (decoder.target) {
@@ -173,6 +176,9 @@ const Isa kNeonIsa{.encode = neon_encode,
                    .mx = neon_mx,
                    .amax16 = neon_amax16,
                    .fp4 = neon_fp4,
+                   .fp4_searches = true,
+                   .rank = neon_rank,
+                   .fp4_squares = neon_fp4_squares,
                    .row_error = neon_row_error,
                    .row_error_reads_codes = true};
 

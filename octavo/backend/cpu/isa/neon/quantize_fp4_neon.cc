@@ -3,13 +3,14 @@
 //
 // The order of operations is tile_scale's: two quotients, an e4m3, a product and a reciprocal. Four
 // tiles are processed at once, and the divider works in parallel: the first quotients are computed
-// while the next amaxes are. No branch or address depends on data.
+// while the next amaxes are. No branch or address depends on data, but in the search of policy mse.
 #include <arm_neon.h>
 
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "octavo/backend/cpu/isa/neon/fp4_search.h"
 #include "octavo/backend/cpu/isa/neon/neon_internal.h"
 #include "octavo/backend/cpu/isa/neon/tile_amax.h"
 #include "octavo/base/fp_env.h"
@@ -165,8 +166,7 @@ template <DType kSource>
 }
 
 template <DType kSource>
-[[gnu::always_inline]] inline Fp4Bytes scaled_bytes(const std::byte* from, float factor) {
-  float32x4_t x[4];
+[[gnu::always_inline]] inline void load_tile(const std::byte* from, float32x4_t x[4]) {
   if constexpr (kSource == DType::f32) {
     const auto* p = reinterpret_cast<const float*>(from);
     for (int i = 0; i < 4; ++i) x[i] = vld1q_f32(p + 4 * i);
@@ -178,8 +178,52 @@ template <DType kSource>
       x[2 * i + 1] = vreinterpretq_f32_u16(vzip2q_u16(zero, halves));
     }
   }
+}
+
+template <DType kSource>
+[[gnu::always_inline]] inline Fp4Bytes scaled_bytes(const std::byte* from, float factor) {
+  float32x4_t x[4];
+  load_tile<kSource>(from, x);
   for (int i = 0; i < 4; ++i) x[i] = vmulq_n_f32(x[i], factor);
   return fp4_bytes(x);
+}
+
+// Policy mse: other codes than those of the amaxes, where they are better. Rough sums of all tiles
+// come first: the chain of operations from a sum to a code is long.
+template <DType kSource>
+[[gnu::noinline]] void search_scales(const Fp4Tiles& job, const std::byte* from, std::int64_t tiles,
+                                     Batch& batch, std::uint8_t* scales) {
+  constexpr std::int64_t kStep = kTile * element_bytes(kSource);
+  alignas(64) std::int32_t rough[kBatch][12];
+  const uint8x16x2_t grid = fp4_grid();
+  const auto magnitudes_of = [&](std::int64_t t, Fp4Floats magnitudes[4]) {
+    float32x4_t x[4];
+    load_tile<kSource>(from + t * kStep, x);
+    for (int i = 0; i < 4; ++i) magnitudes[i] = vabsq_f32(x[i]);
+  };
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    if (!fp4_is_ordinary(job.tensor_scale, scales[t])) continue;
+    Fp4Floats magnitudes[4];
+    magnitudes_of(t, magnitudes);
+    fp4_rough_sums(magnitudes, job.searched[scales[t] - kFitCodesBelow].factor, scales[t], grid,
+                   rough[t]);
+  }
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::uint32_t own = scales[t];
+    if (batch.amax[t] == 0 || batch.amax[t] >= 0x7F800000u) continue;
+    const std::uint32_t places = fp4_is_ordinary(job.tensor_scale, own)
+                                     ? fp4_likely_codes(rough[t], own)
+                                     : Fp4Search::kAllPlaces;
+    std::uint32_t code =
+        own + static_cast<std::uint32_t>(std::countr_zero(places)) - kFitCodesBelow;
+    if ((places & (places - 1)) != 0) {  // more than one
+      Fp4Floats magnitudes[4];
+      magnitudes_of(t, magnitudes);
+      code = fp4_least_error(magnitudes, job.searched, own);
+    }
+    scales[t] = static_cast<std::uint8_t>(code);
+    batch.factor[t] = job.searched[code].factor;
+  }
 }
 
 template <DType kSource>
@@ -220,6 +264,7 @@ void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std:
       __attribute__((always_inline)) {
     find_quotients<kSource>(from, tiles, batch);
     make_scales(job.tensor_scale, tiles, zero, poison, batch, scale);
+    if (job.searched != nullptr) search_scales<kSource>(job, from, tiles, batch, scale);
     make_codes<kSource>(from, tiles, ahead, batch, to);
   };
   const auto* from = static_cast<const std::byte*>(values);

@@ -103,6 +103,8 @@ namespace octavo::cpu {
 const Isa kPortableIsa{.encode = [](const Encoder&) -> EncodeSpan { return portable::encode_span; },
                        .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; },
                        .count = portable::count_span,
+                       .rank = portable::rank_tiles,
+                       .fp4_squares = portable::fp4_squares,
                        .row_error = portable::row_error};
 const Kernels kPortableKernels =
     make_kernels<kPortableIsa, portable::gemm_method, portable::attention_method>(

@@ -1,0 +1,256 @@
+// The general way: for each candidate the codes of a whole row of tiles are made and decoded again.
+// E2M1 with usual rounding takes no codes: the instruction set has a kernel for the errors of a
+// tile, for all candidates at once.
+#include "octavo/backend/cpu/quantize/fit_tiles.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "octavo/backend/cpu/quantize/amax_span.h"
+#include "octavo/backend/cpu/work_split.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cpu {
+namespace {
+
+// FitRun of u - value(code).
+template <typename Real>
+double run_squares(const Real* u, const Real* back, std::int64_t n) {
+  FitRun<Real> run;
+  std::int64_t i = 0;
+  for (; i + kFitLanes <= n; i += kFitLanes) {
+    for (int k = 0; k < kFitLanes; ++k) {
+      const Real error = u[i + k] - back[i + k];
+      run.lanes[k] += error * error;
+    }
+  }
+  for (; i < n; ++i) run.add(i, u[i] - back[i]);
+  return run.sum();
+}
+
+void replace(ScaleBatch& scales, std::int64_t t, const TileScale& by) {
+  scales.bits[t] = by.bits;
+  scales.scale[t] = by.scale;
+  scales.factor[t] = by.factor;
+}
+
+constexpr std::uint32_t kMostCode = e4m3fn.max_field();
+
+}  // namespace
+
+template <typename Real>
+TileFit<Real>::TileFit(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& values,
+                       const Encoder& encoder, TensorLevel tensor)
+    : isa_(isa),
+      job_(job),
+      values_(values),
+      encoder_(encoder),
+      decoder_{.format = encoder.format, .target = sizeof(Real) == 4 ? DType::f32 : DType::f64},
+      encode_(isa.encode(encoder_)),
+      decode_(isa.decode(decoder_)),
+      division_(divides(job.scale)),
+      peer_adjust_(peer_adjust_of(job.scale, encoder.format)),
+      all_count_(counted_up_to(amax_of(job.scale)) == kAllCount),
+      candidates_(fit_candidates(job.scale)),
+      top_exponent_(binade_of(static_cast<float>(max_value(encoder.format))).exponent) {
+  if (job.scale.format == ScaleFormat::e4m3_f32)
+    of_code_ = two_level_scales(job.scale, tensor.scale);
+}
+
+// As fit_candidate, with the code of the amax and the exponent of the largest value known.
+template <typename Real>
+TileScale TileFit<Real>::candidate(float amax, std::uint32_t own_code, int i) const {
+  if (is_power_of_two_rule(job_.scale.rule) && !is_peer(job_.scale.arith))
+    return scale_of_exponent(job_.scale.format,
+                             binade_of(amax).exponent + i - top_exponent_ + job_.scale.margin);
+  if (job_.scale.format != ScaleFormat::e4m3_f32) {
+    const FitAmax other = fit_amax(job_.scale, amax, i);
+    return tile_scale(other.spec, encoder_.format, other.amax);
+  }
+  if (own_code < 1 || own_code > kMostCode) return of_code_[own_code];
+  const int code = static_cast<int>(own_code) + fit_step(i, -kFitCodesBelow, 0);
+  return of_code_[static_cast<std::size_t>(std::clamp(code, 1, static_cast<int>(kMostCode)))];
+}
+
+template <typename Real>
+void TileFit<Real>::add_squares(const Area& area, std::int64_t tile_cols, const float* factors,
+                                double* squares) const {
+  alignas(64) Real stage[kStageRoom], scaled[kStage], back[kStage];
+  alignas(64) std::byte codes[kStage * 2];
+  // Whole tiles, or parts of one that begin with a run.
+  static_assert(kStage % kFitRun == 0);
+  const std::int64_t step = tile_cols <= kStage ? kStage / tile_cols * tile_cols : kStage;
+  for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
+    for (std::int64_t done = 0; done < area.cols; done += step) {
+      const std::int64_t n = std::min(step, area.cols - done), first = done / tile_cols;
+      const Real* x = values_.piece(row, area.col + done, n, stage);
+      for (std::int64_t i = 0, t = first; i < n; ++t) {
+        const auto factor = static_cast<Real>(factors[t]);
+        const std::int64_t end = std::min(n, i + tile_cols);
+        if (division_) {
+          for (; i < end; ++i) scaled[i] = x[i] / factor;
+        } else {
+          for (; i < end; ++i) scaled[i] = x[i] * factor;
+        }
+      }
+      if (peer_adjust_ != PeerAdjust::none) {
+        for (std::int64_t i = 0; i < n; ++i) scaled[i] = peer_adjusted(peer_adjust_, scaled[i]);
+      }
+      const auto index = static_cast<std::uint64_t>(row * values_.cols() + area.col + done);
+      encode_(encoder_, scaled, codes, n, job_.encode.first_index + index);
+      decode_(decoder_, codes, back, n);
+      if (!all_count_) {
+        for (std::int64_t i = 0; i < n; ++i)
+          if (!std::isfinite(x[i])) scaled[i] = back[i] = 0;
+      }
+      for (std::int64_t i = 0, t = first; i < n; ++t) {
+        const std::int64_t end = std::min(n, i + tile_cols);
+        for (; i < end; i += kFitRun)
+          squares[t] += run_squares(scaled + i, back + i, std::min<std::int64_t>(kFitRun, end - i));
+        i = end;
+      }
+    }
+  }
+}
+
+template <typename Real>
+void TileFit<Real>::add_squares(const Area& area, float amax, int threads, double* squares) const {
+  const TileScale own = tile_scale(job_.scale, encoder_.format, amax);
+  parallel_units(candidates_, threads, [&](std::int64_t i) {
+    const TileScale scale = candidate(amax, own.bits, static_cast<int>(i));
+    add_squares(area, area.cols, &scale.factor, squares + i);
+  });
+}
+
+template <typename Real>
+void TileFit<Real>::fit(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
+                        ScaleBatch& scales, int threads) const {
+  if (is_usual_fp4(area, tile_cols)) return fit_fp4(area, tile_cols, amax, scales);
+  if (threads > 1 && area.cols <= tile_cols) return fit_one(area, amax[0], scales, threads);
+  fit_any(area, tile_cols, amax, scales);
+}
+
+template <typename Real>
+void TileFit<Real>::fit_any(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
+                            ScaleBatch& scales) const {
+  const std::int64_t tiles = (area.cols + tile_cols - 1) / tile_cols;
+  double least[kMostTiles], squares[kMostTiles];
+  float factors[kMostTiles];
+  std::uint32_t own[kMostTiles];
+  TileScale tried[kMostTiles];
+  std::fill_n(least, tiles, HUGE_VAL);
+  std::copy_n(scales.bits, tiles, own);
+  for (int i = 0; i < candidates_; ++i) {
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const auto largest = std::bit_cast<float>(amax[t]);
+      if (is_searched(job_.scale, largest)) tried[t] = candidate(largest, own[t], i);
+      factors[t] = tried[t].factor;
+    }
+    std::fill_n(squares, tiles, 0.0);
+    add_squares(area, tile_cols, factors, squares);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const double error = fit_error(squares[t], tried[t].scale);
+      if (!is_searched(job_.scale, std::bit_cast<float>(amax[t])) || !(error < least[t])) continue;
+      least[t] = error;
+      replace(scales, t, tried[t]);
+    }
+  }
+}
+
+template <typename Real>
+void TileFit<Real>::fit_one(const Area& area, std::uint32_t amax, ScaleBatch& scales,
+                            int threads) const {
+  const auto largest = std::bit_cast<float>(amax);
+  if (!is_searched(job_.scale, largest)) return;
+  const std::uint32_t own = scales.bits[0];
+  double squares[kMostFitCandidates] = {}, least = HUGE_VAL;
+  parallel_units(candidates_, threads, [&](std::int64_t i) {
+    const TileScale scale = candidate(largest, own, static_cast<int>(i));
+    add_squares(area, area.cols, &scale.factor, squares + i);
+  });
+  for (int i = 0; i < candidates_; ++i) {
+    const TileScale scale = candidate(largest, own, i);
+    const double error = fit_error(squares[i], scale.scale);
+    if (!(error < least)) continue;
+    least = error;
+    replace(scales, 0, scale);
+  }
+}
+
+template <typename Real>
+bool TileFit<Real>::is_usual_fp4(const Area& area, std::int64_t tile_cols) const {
+  return sizeof(Real) == 4 && encoder_.format == e2m1fn && area.rows == 1 &&
+         std::min(tile_cols, area.cols) <= kFitRun && job_.scale.arith == Arith::octavo &&
+         all_count_ && job_.encode.rounding == Rounding::nearest_even &&
+         job_.encode.overflow == Overflow::saturate;
+}
+
+template <typename Real>
+void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
+                            ScaleBatch& scales) const {
+  if constexpr (sizeof(Real) == 4) {
+    // Some tiles at a time, step by step: the chain of operations from an amax to a choice is long.
+    constexpr int kTiles = 16, kRoom = (kMostFitCandidates + 3) / 4 * 4;
+    alignas(64) float stage[kStageRoom], padded[kFitRun];
+    alignas(64) float factors[kTiles][kRoom] = {}, sums[kTiles][kRoom];
+    TileScale tried[kTiles][kMostFitCandidates];
+    const std::int64_t step =
+        std::max<std::int64_t>(1, std::min<std::int64_t>(kTiles, kStage / tile_cols)) * tile_cols;
+    for (std::int64_t done = 0; done < area.cols; done += step) {
+      const std::int64_t n = std::min(step, area.cols - done), first = done / tile_cols,
+                         tiles = (n + tile_cols - 1) / tile_cols;
+      const float* x = values_.piece(area.row, area.col + done, n, stage);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const auto largest = std::bit_cast<float>(amax[first + t]);
+        if (!is_searched(job_.scale, largest)) continue;
+        for (int k = 0; k < candidates_; ++k) {
+          tried[t][k] = candidate(largest, scales.bits[first + t], k);
+          factors[t][k] = tried[t][k].factor;
+        }
+      }
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const float* of_tile = x + t * tile_cols;
+        const std::int64_t wide = std::min(tile_cols, n - t * tile_cols),
+                           whole = (wide + kFitLanes - 1) / kFitLanes * kFitLanes;
+        if (whole != wide) {  // zeros have no error
+          std::copy_n(of_tile, wide, padded);
+          std::fill(padded + wide, padded + whole, 0.0F);
+          of_tile = padded;
+        }
+        isa_.fp4_squares(of_tile, whole, factors[t], candidates_, sums[t]);
+      }
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        if (!is_searched(job_.scale, std::bit_cast<float>(amax[first + t]))) continue;
+        double least = HUGE_VAL;
+        int best = -1;
+        for (int k = 0; k < candidates_; ++k) {
+          const double error = fit_error(static_cast<double>(sums[t][k]), tried[t][k].scale);
+          best = error < least ? k : best;
+          least = error < least ? error : least;
+        }
+        if (best >= 0) replace(scales, first + t, tried[t][best]);
+      }
+    }
+  }
+}
+
+template class TileFit<float>;
+template class TileFit<double>;
+
+void add_fit_squares(const Isa& isa, const Exec& exec, const QuantizeJob& job, float amax,
+                     double* squares) {
+  const auto add = [&]<typename Real>() {
+    const TileValues<Real> values(isa, job, false);
+    const TileFit<Real> fit(isa, job, values,
+                            make_encoder(job.rowwise.codes.format, scaled_policy(job),
+                                         sizeof(Real) == 4 ? DType::f32 : DType::f64),
+                            {});
+    const Area all{0, 0, values.rows(), values.cols()};
+    fit.add_squares(all, amax, useful_threads(exec, all.rows * all.cols), squares);
+  };
+  const FpEnvGuard guard;
+  job.source.works_in_f64() ? add.template operator()<double>() : add.template operator()<float>();
+}
+
+}  // namespace octavo::cpu
