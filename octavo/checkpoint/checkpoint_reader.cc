@@ -12,6 +12,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/json/json.h"
+#include "octavo/checkpoint/gguf/gguf_file.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
 
@@ -83,14 +84,25 @@ CheckpointReader::CheckpointReader(const std::string& path)
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno),
-         "; expected a folder with a model, or a .safetensors file");
+         "; expected a folder with a model, or a .safetensors or .gguf file");
   is_folder_ = S_ISDIR(status.st_mode);
   if (is_folder_) {
     open_folder();
+  } else if (path.ends_with(".gguf") || gguf::is_gguf(path)) {
+    open_gguf();
   } else {
     files_.emplace_back(path);
     take_tensors(nullptr);
   }
+}
+
+void CheckpointReader::open_gguf() {
+  gguf_ = std::make_shared<const gguf::File>(path_);
+  files_.emplace_back(path_, gguf_);
+  take_tensors(nullptr);
+  config_ = std::make_shared<Json>(gguf_->config());
+  other_files_ = gguf_->made_files();
+  notes_ = gguf_->notes();
 }
 
 void CheckpointReader::open_folder() {
@@ -166,6 +178,10 @@ void CheckpointReader::open_folder() {
 }
 
 std::string CheckpointReader::config_text() const { return config_->dump(); }
+
+std::string CheckpointReader::made_file(const std::string& name) const {
+  return gguf_->made_file(name);
+}
 
 // Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors. A folder with weights
 // and a config is a module; weights without a config are another format of the model.
@@ -268,8 +284,21 @@ const StoredTensor& CheckpointReader::at(std::string_view name) const {
 
 std::uint64_t CheckpointReader::nbytes() const {
   std::uint64_t bytes = 0;
-  for (const StoredTensor& tensor : tensors_) bytes += tensor.nbytes();
+  for (const StoredTensor& tensor : tensors_) bytes += bytes_in_file(tensor);
   return bytes;
+}
+
+std::string_view CheckpointReader::type_in_file(const StoredTensor& tensor) const {
+  return gguf_ != nullptr ? gguf_->stored(tensor.name()).type->name
+                          : safetensors::stored_name(tensor.entry->type);
+}
+
+bool CheckpointReader::is_in_blocks(const StoredTensor& tensor) const {
+  return gguf_ != nullptr && gguf_->stored(tensor.name()).type->is_block();
+}
+
+std::uint64_t CheckpointReader::bytes_in_file(const StoredTensor& tensor) const {
+  return gguf_ != nullptr ? gguf_->stored(tensor.name()).nbytes : tensor.nbytes();
 }
 
 void CheckpointReader::read(const StoredTensor& tensor, std::uint64_t offset,
