@@ -61,7 +61,7 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
   for (const char* name : kOnlyForCheckpoints)
     if (given(name))
       refuse("got ", name,
-             ", which is for checkpoints: a folder, or a file that ends in .safetensors");
+             ", which is for checkpoints: a folder, or a file that ends in .safetensors or .gguf");
 }
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {

@@ -88,7 +88,9 @@ bool is_directly_in(const std::string& file, const std::string& folder) {
 // A missing path is classified by its name, so that the message fits.
 bool is_checkpoint(const std::string& input) {
   std::error_code ignored;
-  if (input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored)) return true;
+  if (input.ends_with(".safetensors") || input.ends_with(".gguf") ||
+      std::filesystem::is_directory(input, ignored))
+    return true;
   return input != "-" && !input.ends_with(".npy") && !std::filesystem::exists(input, ignored);
 }
 
@@ -134,8 +136,9 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
   report.tensors = std::vector<TensorReport>();
   JsonMembers more;
-  const bool for_servers =
-      options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
+  const bool for_servers = options.plan.target != Dialect::comfyui &&
+                           options.plan.target != Dialect::octavo &&
+                           options.plan.target != Dialect::gguf;
   const bool shown = globals.json || !report.was_complete;
   std::string unverified;
   try {

@@ -96,7 +96,9 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance,
                    const std::map<std::string, std::string>& sums, const Each& each) {
   for (const std::string& name : source.other_files())
-    each(name, [&](const Put& put) { read_file(source.path() + "/" + name, put); });
+    each(name, [&](const Put& put) {
+      source.is_gguf() ? put(source.made_file(name)) : read_file(source.path() + "/" + name, put);
+    });
   if (!plan.index_name.empty())
     each(plan.index_name, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();

@@ -10,6 +10,7 @@
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/expert_stack.h"
+#include "octavo/pipeline/plan/gguf_plan_internal.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
@@ -62,7 +63,9 @@ class Planning {
     find_cache(decisions);
     for (Decision& decision : decisions) take(std::move(decision));
     share_scales();
+    if (options_.target == Dialect::gguf) plan_gguf(source_, plan_);
     place_actions(kOp, source_, plan_);
+    note_left_alone();
     describe_model();
     if (!plan_.model.weights.empty()) try_config();
     return std::move(plan_);
@@ -210,10 +213,15 @@ class Planning {
     if (number != nullptr) {
       action.outputs.push_back(*number);
     } else {
-      action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
+      action.outputs.push_back(
+          {.plan = {entry.name, plain_type(source_, entry.type), entry.shape}});
     }
     plan_.actions.push_back(std::move(action));
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
+    if (decision.left == SkipReason::by_role && entry.shape.size() >= 2) {
+      adapters_ += decision.role == Role::adapter;
+      state_spaces_ += decision.role == Role::state_space;
+    }
     if (decision.left != SkipReason::impossible && decision.left != SkipReason::with_its_group)
       return;
     plan_.notes.push_back(text(shown_tensor(entry.name), " stays unquantized: ", decision.why));
@@ -239,6 +247,18 @@ class Planning {
   void try_config() const {
     Json config = source_.config(), side = source_.hf_quant_config();
     configure(options_.target, plan_.model, config, side);
+  }
+
+  // Matrices that look like a linear layer's and stay as they are.
+  void note_left_alone() {
+    const auto note = [&](std::int64_t count, std::string_view what) {
+      if (count > 0)
+        plan_.notes.push_back(text(count, count == 1 ? " matrix " : " matrices ", what));
+    };
+    note(adapters_,
+         "of a LoRA adapter left alone: loaders add them to the weights of another checkpoint");
+    note(state_spaces_,
+         "of state-space layers (Mamba) left alone: errors add up along a sequence there");
   }
 
   void describe_model() {
@@ -283,6 +303,7 @@ class Planning {
   std::map<std::string, Scaling> scalings_;
   std::optional<StaticScales> statics_;  // if anything is quantized
   QuantizePlan plan_;
+  std::int64_t adapters_ = 0, state_spaces_ = 0;
   bool other_way_ = false;     // some weights are stored as [in, out]
   std::string first_refused_;  // the first weight that the target cannot hold, and why
 };
