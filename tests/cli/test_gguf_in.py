@@ -180,8 +180,8 @@ def test_a_finished_folder_is_left_alone(octavo):
     gguf_model.write_model(octavo.folder / "m.gguf", Type.Q8_0, narrow=True)
     octavo.good("convert", "m.gguf", "-o", "out")
     (octavo.folder / "out/tokenizer.json").unlink()
-    done = octavo.good("convert", "m.gguf", "-o", "out", "--resume")
-    assert "was complete" in done.out + done.err
+    done = octavo.good("convert", "m.gguf", "-o", "out", "--resume", "--json").json
+    assert done["was_complete"] and done["written_again"] == ["tokenizer.json"]
     assert (octavo.folder / "out/tokenizer.json").exists()
 
 
