@@ -70,7 +70,9 @@ Command add_compare(CLI::App& program, Globals& globals) {
   CLI::App* app = add_subcommand(program, globals, "compare",
                                  "Show how far two checkpoints are apart", kExamples);
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("A", arguments->a, "A folder or a .safetensors file")->required()->type_name("");
+  app->add_option("A", arguments->a, "A folder, a .safetensors or a .gguf file")
+      ->required()
+      ->type_name("");
   app->add_option("B", arguments->b, "Another, quantized or not")->required()->type_name("");
   app->add_option("--report", arguments->report, "Also write a page (HTML) about every tensor")
       ->type_name("FILE");

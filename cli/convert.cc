@@ -26,6 +26,8 @@ namespace {
 constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-modelopt/ --target modelopt
   octavo convert out/ -o out-comfyui/ --target comfyui
+  octavo convert model.gguf -o model/                     a folder of bf16
+  octavo convert mxfp4/ -o model.gguf --target gguf       for llama.cpp
 
 Codes and scales of weights are unchanged, bit by bit: nothing is quantized again.
 Static activation and KV cache scales are converted where the target supports them.)";
@@ -97,7 +99,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
 
 void add_common(CLI::App& app, Arguments& arguments) {
   app.add_option("MODEL", arguments.input,
-                 "A quantized checkpoint: a folder or a .safetensors file")
+                 "A quantized checkpoint: a folder, a .safetensors or a .gguf file")
       ->required()
       ->type_name("");
   app.add_option("-o,--output", arguments.output, "A folder (or file) that is not there yet")
@@ -124,10 +126,21 @@ Command add_convert(CLI::App& program, Globals& globals) {
                                  kConvertExamples);
   auto arguments = std::make_shared<Arguments>();
   add_common(*app, *arguments);
-  app->add_option("--target", arguments->target, "Dialect to write: " + listed(dialect_names()))
-      ->required()
+  app->add_option("--target", arguments->target,
+                  "Dialect to write: " + listed(dialect_names()) +
+                      "; without it a GGUF file becomes ordinary numbers (bf16)")
       ->type_name("NAME");
   return {app, [arguments, &globals] {
+            if (arguments->target.empty()) {
+              if (!arguments->input.ends_with(".gguf"))
+                throw UsageError(text("[convert] got no --target; expected one of ",
+                                      listed(dialect_names()),
+                                      "; only a .gguf file is converted without one"));
+              return run("convert", *arguments, globals, [&](const auto& options) {
+                return dequantize_checkpoint(arguments->input, arguments->output, DType::bf16,
+                                             options);
+              });
+            }
             const Dialect target = named_argument("[convert] --target:", arguments->target,
                                                   dialect_names(), parse_dialect);
             return run("convert", *arguments, globals, [&](const auto& options) {

@@ -129,7 +129,7 @@ Command add_inspect(CLI::App& program, Globals& globals) {
   CLI::App* app =
       add_subcommand(program, globals, "inspect", "Show what is in a checkpoint", kExamples);
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("MODEL", arguments->input, "A folder or a .safetensors file")
+  app->add_option("MODEL", arguments->input, "A folder, a .safetensors or a .gguf file")
       ->required()
       ->type_name("");
   app->add_flag("--all", arguments->all, "A line for every tensor");

@@ -198,7 +198,7 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   auto arguments = std::make_shared<QuantizeArguments>();
   auto for_checkpoints = std::make_shared<CheckpointArguments>();
   app->add_option("IN", arguments->input,
-                  "A model: a folder or a .safetensors file; or an array: a .npy file")
+                  "A model: a folder, a .safetensors or a .gguf file; or an array: a .npy file")
       ->required()
       ->type_name("");
   add_scaling_options(*app, *arguments);

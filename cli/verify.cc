@@ -125,7 +125,8 @@ Command add_verify(CLI::App& program, Globals& globals) {
   CLI::App* app = add_subcommand(program, globals, "verify",
                                  "Check that servers will load a quantized checkpoint", kExamples);
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("MODEL", arguments->input, "A folder or a .safetensors file")->type_name("");
+  app->add_option("MODEL", arguments->input, "A folder, a .safetensors or a .gguf file")
+      ->type_name("");
   app->add_option(
          "--for", arguments->loaders,
          "Loaders to check for, separated by commas: " + listed(loader_names()) + " (default: all)")

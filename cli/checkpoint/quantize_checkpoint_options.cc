@@ -83,7 +83,7 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
   for (const char* name : kOnlyForCheckpoints)
     if (given(name))
       refuse("got ", name,
-             ", which is for checkpoints: a folder, or a file that ends in .safetensors");
+             ", which is for checkpoints: a folder, or a file that ends in .safetensors or .gguf");
 }
 
 void group_options_by_input(CLI::App& app) {

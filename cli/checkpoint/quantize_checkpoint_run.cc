@@ -136,8 +136,9 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
   report.tensors = std::vector<TensorReport>();
   JsonMembers more;
-  const bool for_servers =
-      options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
+  const bool for_servers = options.plan.target != Dialect::comfyui &&
+                           options.plan.target != Dialect::octavo &&
+                           options.plan.target != Dialect::gguf;
   const bool shown = globals.json || !report.was_complete;
   std::string unverified;
   try {

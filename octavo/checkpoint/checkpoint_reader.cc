@@ -13,6 +13,7 @@
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/folder_guard_internal.h"
+#include "octavo/checkpoint/gguf/gguf_file.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
 
@@ -56,9 +57,9 @@ std::string only_weights(const std::string& path, const FolderGuard& guard,
     const auto gguf = std::find_if(folder.files.begin(), folder.files.end(),
                                    [](const std::string& name) { return name.ends_with(kGguf); });
     fail_on_file(ENOENT, path, kOp, "'", shown(path, 200), "' has no .safetensors file",
-                 gguf == folder.files.end()
-                     ? "; expected a model"
-                     : text(", and '", shown(*gguf, 80), "' is GGUF, which is not read"));
+                 gguf == folder.files.end() ? "; expected a model"
+                                            : text("; expected them, or '", shown(*gguf, 80),
+                                                   "', which is GGUF, by its own name"));
   }
   check_no_shard_is_left_out(weights, weights, weights.front());
   return weights.front();
@@ -72,17 +73,25 @@ CheckpointReader::CheckpointReader(const std::string& path, OtherFiles others)
   if (stat(path.c_str(), &status) != 0)
     fail_on_file(errno, path, kOp, "could not open '", shown(path, 200),
                  "': ", std::strerror(errno),
-                 "; expected a folder with a model, or a .safetensors file");
+                 "; expected a folder with a model, or a .safetensors or .gguf file");
   is_folder_ = S_ISDIR(status.st_mode);
   if (is_folder_) {
     open_folder(FolderGuard(path, others));
+  } else if (path.ends_with(".gguf") || gguf::is_gguf(path)) {
+    open_gguf();
   } else {
-    check(!path.ends_with(kGguf), ErrorCode::unsupported, kOp, "'", shown(path, 200),
-          "' is a GGUF file, which is not read; expected a .safetensors file, or a folder with a "
-          "model; get the model in that form");
     files_.emplace_back(path);
     take_tensors(nullptr);
   }
+}
+
+void CheckpointReader::open_gguf() {
+  gguf_ = std::make_shared<const gguf::File>(path_);
+  files_.emplace_back(path_, gguf_);
+  take_tensors(nullptr);
+  config_ = std::make_shared<Json>(gguf_->config());
+  other_files_ = gguf_->made_files();
+  notes_ = gguf_->notes();
 }
 
 void CheckpointReader::open_folder(const FolderGuard& guard) {
@@ -161,6 +170,10 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
 
 std::string CheckpointReader::config_text() const { return config_->dump(); }
 
+std::string CheckpointReader::made_file(const std::string& name) const {
+  return gguf_->made_file(name);
+}
+
 // Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors.
 void CheckpointReader::take_subfolders(const ModelFolder& folder) {
   std::size_t weights = 0;
@@ -230,8 +243,21 @@ const StoredTensor& CheckpointReader::at(std::string_view name) const {
 
 std::uint64_t CheckpointReader::nbytes() const {
   std::uint64_t bytes = 0;
-  for (const StoredTensor& tensor : tensors_) bytes += tensor.nbytes();
+  for (const StoredTensor& tensor : tensors_) bytes += bytes_in_file(tensor);
   return bytes;
+}
+
+std::string_view CheckpointReader::type_in_file(const StoredTensor& tensor) const {
+  return gguf_ != nullptr ? gguf_->stored(tensor.name()).type->name
+                          : safetensors::stored_name(tensor.entry->type);
+}
+
+bool CheckpointReader::is_in_blocks(const StoredTensor& tensor) const {
+  return gguf_ != nullptr && gguf_->stored(tensor.name()).type->is_block();
+}
+
+std::uint64_t CheckpointReader::bytes_in_file(const StoredTensor& tensor) const {
+  return gguf_ != nullptr ? gguf_->stored(tensor.name()).nbytes : tensor.nbytes();
 }
 
 void CheckpointReader::read(const StoredTensor& tensor, std::uint64_t offset,

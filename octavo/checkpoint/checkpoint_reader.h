@@ -1,7 +1,11 @@
-// CheckpointReader: a model on disk, open for reading. One safetensors file, or a folder with one
-// file or with shards and an index (weight map). Opening reads all headers and checks them against
-// the index; after that any byte range of any tensor can be read from any thread. Files are not
-// memory-mapped, and only headers are kept in memory.
+// CheckpointReader: a model on disk, open for reading. One safetensors file, a folder with one file
+// or with shards and an index (weight map), or a GGUF file. Opening reads all headers and checks
+// them against the index; after that any byte range of any tensor can be read from any thread.
+// Files are not memory-mapped, and only headers are kept in memory.
+//
+// A GGUF file of an architecture that octavo knows reads as the model's folder would: tensors have
+// their names there, and their blocks are decoded to f32 as they are read; config and tokenizer are
+// made of the metadata (docs/numerics/gguf.md).
 #pragma once
 
 #include <cstddef>
@@ -18,6 +22,9 @@
 namespace octavo {
 
 class Json;
+namespace gguf {
+class File;
+}
 
 // What a caller does with the files of a folder besides weights, index and config. A folder is
 // untrusted, and a symbolic link in it may lead to a private file.
@@ -45,8 +52,8 @@ class OCTAVO_API CheckpointReader {
   // Throws Error(io) when a file cannot be read or is missing (a shard that the index names),
   // Error(invalid_argument) when headers or index are wrong: a tensor in two shards, an index that
   // contradicts the headers, a shard name with a folder in it, a folder with several files and no
-  // index. FileError, before anything is read, for what cannot be copied although it should be:
-  // broken links and loops, links out of the folder.
+  // index, a GGUF file that is damaged. FileError, before anything is read, for what cannot be
+  // copied although it should be: broken links and loops, links out of the folder.
   explicit CheckpointReader(const std::string& path, OtherFiles others = OtherFiles::unused);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -59,6 +66,11 @@ class OCTAVO_API CheckpointReader {
   // "1_Pooling/config.json". Excludes the files that the members below hold, weights in other file
   // formats, pipes, sockets and devices, and nested models; all but the first with a note.
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
+  // A GGUF file: its other files are made of its metadata.
+  [[nodiscard]] bool is_gguf() const { return gguf_ != nullptr; }
+  [[nodiscard]] std::string made_file(const std::string& name) const;  // of a GGUF file
+  // For the library: the GGUF file; null for safetensors.
+  [[nodiscard]] const gguf::File* gguf_file() const { return gguf_.get(); }
   // Irregularities that are no errors: a wrong total_size, weight files that no index names.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   // Sorted names of .safetensors files in the folder that are neither the model's file nor in its
@@ -76,7 +88,11 @@ class OCTAVO_API CheckpointReader {
   // hf_quant_config.json; null where there is none.
   [[nodiscard]] const Json& config() const { return *config_; }
   [[nodiscard]] const Json& hf_quant_config() const { return *hf_quant_config_; }
-  [[nodiscard]] std::uint64_t nbytes() const;  // of all tensors
+  // The type and the bytes that a tensor has in its file: "Q4_K", where it is read as f32.
+  [[nodiscard]] std::string_view type_in_file(const StoredTensor& tensor) const;
+  [[nodiscard]] std::uint64_t bytes_in_file(const StoredTensor& tensor) const;
+  [[nodiscard]] bool is_in_blocks(const StoredTensor& tensor) const;  // of a GGUF file, quantized
+  [[nodiscard]] std::uint64_t nbytes() const;  // of all tensors, in their files
 
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> into) const;
 
@@ -85,6 +101,7 @@ class OCTAVO_API CheckpointReader {
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
   void open_folder(const class FolderGuard& guard);
+  void open_gguf();
   void take_subfolders(const struct ModelFolder& folder);
   void take_tensors(const struct ShardIndex* index);
 
@@ -92,6 +109,7 @@ class OCTAVO_API CheckpointReader {
   std::vector<std::string> other_files_, notes_, not_in_index_, unread_files_;
   std::vector<StoredTensor> tensors_;
   std::shared_ptr<const Json> config_, hf_quant_config_;
+  std::shared_ptr<const gguf::File> gguf_;  // null for safetensors
 };
 
 }  // namespace octavo

@@ -89,6 +89,22 @@ bool is_head(const Words& words) {
          last.ends_with("_head");
 }
 
+// "....q_proj.lora_A.weight", "....q_proj.lora_A.default.weight",
+// "....embed_tokens.lora_embedding_A".
+bool is_adapter(const Words& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [](std::string_view word) { return word.starts_with("lora_"); });
+}
+
+// What a Mamba layer computes its recurrence from. x_proj and dt_proj are its alone; the others
+// have names that other layers have too.
+bool is_state_space(const Words& words) {
+  const std::string_view last = words.back();
+  if (is(last, {"x_proj", "dt_proj", "A_log"})) return true;
+  return any_is(words, {"mixer", "mamba", "ssm", "mamba_mixer"}) &&
+         is(last, {"in_proj", "conv1d", "D", "A", "dt_bias"});
+}
+
 // What servers fuse into one matrix, in their order; the last part may be ragged for some loaders.
 constexpr std::string_view kGateUp = "gate_up", kQkv = "qkv", kQkvA = "qkv_a";
 struct Fused {
@@ -155,6 +171,8 @@ ModelTensorRole role_of(std::string_view name, const std::vector<std::uint64_t>&
   const std::string_view last = words.back();
   const bool is_weight = all.back() == "weight";
   if (all.back() == "bias" || last.ends_with("_bias")) return left(Role::bias, "a bias");
+  if (is_adapter(words)) return left(Role::adapter, "of a LoRA adapter");
+  if (is_state_space(words)) return left(Role::state_space, "of a state-space layer");
   if (any_piece(words, is_norm) || is(last, {"ln_1", "ln_2", "ln_f"}))
     return left(Role::norm, "a norm");
   if (any_is(words,

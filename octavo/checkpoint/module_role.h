@@ -21,10 +21,12 @@ enum class Role : std::uint8_t {
   head,          // lm_head, and other output heads
   norm,
   bias,
-  router,    // MoE gate: small, and a wrong choice of experts costs much
-  conv,      // convolutions and patch embeddings
-  position,  // position embeddings
-  vision,    // of a vision or audio tower: few weights, and loaders keep them unquantized
+  router,       // MoE gate: small, and a wrong choice of experts costs much
+  conv,         // convolutions and patch embeddings
+  position,     // position embeddings
+  vision,       // of a vision or audio tower: few weights, and loaders keep them unquantized
+  adapter,      // of a LoRA adapter: small, and added to a weight that loaders have already
+  state_space,  // projections into a state-space recurrence (Mamba), where errors add up
   other,
 };
 

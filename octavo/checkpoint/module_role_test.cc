@@ -24,6 +24,26 @@ TEST(ModuleRole, KnowsLinears) {
     EXPECT_EQ(role(name), Role::linear) << name;
 }
 
+TEST(ModuleRole, LeavesAdaptersAndStateSpacesAlone) {
+  for (const char* const name :
+       {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+        "base_model.model.model.layers.0.mlp.up_proj.lora_B.default.weight",
+        "base_model.model.model.embed_tokens.lora_embedding_A"})
+    EXPECT_EQ(role(name), Role::adapter) << name;
+  for (const char* const name :
+       {"backbone.layers.0.mixer.in_proj.weight", "backbone.layers.0.mixer.x_proj.weight",
+        "backbone.layers.0.mixer.dt_proj.weight", "backbone.layers.0.mixer.A_log",
+        "backbone.layers.0.mixer.conv1d.weight", "backbone.layers.0.mixer.D",
+        "model.layers.3.mamba.in_proj.weight", "model.layers.3.mamba.x_proj.weight"})
+    EXPECT_EQ(role(name), Role::state_space) << name;
+  // Linears whose names are near: a Mamba layer's way out, an attention's in_proj, a LoRA's base.
+  for (const char* const name :
+       {"backbone.layers.0.mixer.out_proj.weight", "encoder.layers.0.self_attn.in_proj.weight",
+        "model.layers.0.self_attn.q_proj.base_layer.weight",
+        "model.layers.0.self_attn.kv_a_proj_with_mqa.weight"})
+    EXPECT_EQ(role(name), Role::linear) << name;
+}
+
 TEST(ModuleRole, LeavesAloneWhatEveryRecipeDoes) {
   const std::vector<std::pair<const char*, Role>> known{
       {"model.embed_tokens.weight", Role::embedding},

@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/pipeline/plan/convert_plan_internal.h"
+#include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
 #include "octavo/pipeline/stream/finished_folder_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
@@ -28,7 +29,7 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
   const auto provenance = [&](const std::vector<ActionResult>& results) {
     return step_provenance(source, plan, what, source_hash(source, plan, results));
   };
-  if (out.ends_with(".safetensors")) {
+  if (is_one_file(out)) {
     check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
           "' is one file and the checkpoint has ", plan.files.size(), "; give a folder");
     (void)stream_checkpoint(source, plan, streaming, {.folder = nullptr, .file = out});
@@ -54,7 +55,7 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
          const QuantizePlan& plan, const std::string& what, const ConvertCheckpointOptions& options,
          ConvertCheckpointResult& result) {
   const auto start = std::chrono::steady_clock::now();
-  check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
+  check_output_name(op, out, plan.options.target);
   const Json finished = options.resume ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     const Json& made = last_step(finished);

@@ -30,8 +30,8 @@ void fill_statistics(const CheckpointReader& checkpoint, Dialect dialect, const 
   parallel_for(static_cast<int>(parts), 0, [&](int part) {
     for (auto i = static_cast<std::size_t>(part); i < tensors.size(); i += parts) {
       InspectedTensor& tensor = tensors[i];
-      if (tensor.quantized)
-        tensor.statistics = statistics_of(checkpoint, dialect, *found.at(tensor.name));
+      if (const auto weight = found.find(tensor.name); weight != found.end())
+        tensor.statistics = statistics_of(checkpoint, dialect, *weight->second);
       else
         tensor.statistics = statistics_of(checkpoint, checkpoint.at(tensor.name));
     }
@@ -53,11 +53,12 @@ InspectedTensor inspected(const CheckpointReader& checkpoint, const FoundWeight&
   return out;
 }
 
-InspectedTensor inspected(const StoredTensor& stored) {
+InspectedTensor inspected(const CheckpointReader& checkpoint, const StoredTensor& stored) {
   InspectedTensor out{.name = stored.name(),
                       .shape = {stored.entry->shape.begin(), stored.entry->shape.end()},
-                      .type = std::string(safetensors::stored_name(stored.entry->type)),
-                      .bytes = stored.nbytes()};
+                      .type = std::string(checkpoint.type_in_file(stored)),
+                      .bytes = checkpoint.bytes_in_file(stored),
+                      .quantized = checkpoint.is_in_blocks(stored)};
   out.stored_as = {out.name};
   return out;
 }
@@ -95,7 +96,12 @@ Inspection inspect_checkpoint(const std::string& path, const InspectOptions& opt
     for (const DialectTensor& part : found.tensors) parts.insert(part.plan.name);
   }
   for (const StoredTensor& stored : checkpoint.tensors())
-    if (!parts.contains(stored.name())) out.tensors.push_back(inspected(stored));
+    if (!parts.contains(stored.name())) out.tensors.push_back(inspected(checkpoint, stored));
+  if (checkpoint.is_gguf()) {
+    out.weights = std::count_if(out.tensors.begin(), out.tensors.end(),
+                                [](const InspectedTensor& tensor) { return tensor.quantized; });
+    if (out.weights > 0) out.dialect = Dialect::gguf;
+  }
   std::stable_sort(out.tensors.begin(), out.tensors.end(),
                    [](const InspectedTensor& a, const InspectedTensor& b) {
                      return natural_less(a.name, b.name);

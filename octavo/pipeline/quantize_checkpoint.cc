@@ -6,6 +6,7 @@
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
 #include "octavo/pipeline/stream/finished_folder_internal.h"
@@ -48,8 +49,6 @@ Provenance provenance_of(const QuantizePlan& plan, const std::string& source_has
   return out;
 }
 
-bool wants_one_file(const std::string& out) { return out.ends_with(".safetensors"); }
-
 CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& plan,
                                const std::string& out, const std::string& identity,
                                const QuantizeCheckpointOptions& options) {
@@ -61,7 +60,8 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
   const Provenance provenance = provenance_of(plan, source_hash(source, plan, results));
   CheckpointReport report =
       make_report(source, plan, results, provenance, options.measure, options.threads);
-  if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui)
+  if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui &&
+      plan.options.target != Dialect::gguf)
     report.notes.push_back(text("target ", name_of(plan.options.target),
                                 " is described in config.json, which one file has no place for"));
   return report;
@@ -98,16 +98,16 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
 CheckpointReport quantize_checkpoint(const std::string& source_path, const std::string& out,
                                      const QuantizeCheckpointOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  check(!out.empty(), ErrorCode::invalid_argument, kOp, "got no name for the output");
+  check_output_name(kOp, out, options.plan.target);
   const CheckpointReader source(source_path, copied_files(options.follow_links));
   const std::string identity = source_identity(source);
   QuantizePlan plan = plan_quantize(source, options.plan);
   return_freed_memory();
   CheckpointReport report;
-  const Json finished = options.resume && !wants_one_file(out) ? finished_provenance(out) : Json();
+  const Json finished = options.resume && !is_one_file(out) ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     report = finished_report(source, plan, out, finished, options);
-  } else if (wants_one_file(out)) {
+  } else if (is_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
     // The weights are needed again for config.json; until then they are not kept twice.

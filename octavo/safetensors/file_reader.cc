@@ -73,11 +73,17 @@ FileReader::FileReader(const std::string& path, const ReadOptions& options) : pa
   }
 }
 
+TensorSource::~TensorSource() = default;
+
+FileReader::FileReader(std::string path, std::shared_ptr<const TensorSource> source)
+    : path_(std::move(path)), source_(std::move(source)), header_(source_->header()) {}
+
 FileReader::~FileReader() { close_file(); }
 
 FileReader::FileReader(FileReader&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
+      source_(std::move(other.source_)),
       header_(std::move(other.header_)) {}
 
 FileReader& FileReader::operator=(FileReader&& other) noexcept {
@@ -85,6 +91,7 @@ FileReader& FileReader::operator=(FileReader&& other) noexcept {
     close_file();
     path_ = std::move(other.path_);
     descriptor_ = std::exchange(other.descriptor_, -1);
+    source_ = std::move(other.source_);
     header_ = std::move(other.header_);
   }
   return *this;
@@ -133,6 +140,7 @@ void FileReader::read(const TensorEntry& tensor, std::uint64_t offset,
          " has ", tensor.nbytes(), " bytes, but ", into.size(), " from byte ", offset,
          " on were asked for");
   }
+  if (source_ != nullptr) return source_->read(tensor, offset, into);
   read_file(header_.data_begin + tensor.begin + offset, into);
 }
 

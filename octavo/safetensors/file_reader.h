@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,11 +17,24 @@
 
 namespace octavo::safetensors {
 
+// Tensors that a file of another format holds, as a safetensors file would have them. From any
+// thread.
+class OCTAVO_API TensorSource {
+ public:
+  virtual ~TensorSource();
+  [[nodiscard]] virtual const Header& header() const = 0;
+  // `into` is inside the tensor.
+  virtual void read(const TensorEntry& tensor, std::uint64_t offset,
+                    std::span<std::byte> into) const = 0;
+};
+
 class OCTAVO_API FileReader {
  public:
   // Throws Error(io) when the file cannot be read or is not a regular file, Error(invalid_argument)
   // when its header is invalid.
   explicit FileReader(const std::string& path, const ReadOptions& options = {});
+  // A file of another format, whose tensors `source` reads.
+  FileReader(std::string path, std::shared_ptr<const TensorSource> source);
   ~FileReader();
   FileReader(FileReader&& other) noexcept;
   FileReader& operator=(FileReader&& other) noexcept;
@@ -46,6 +60,7 @@ class OCTAVO_API FileReader {
 
   std::string path_;
   int descriptor_ = -1;
+  std::shared_ptr<const TensorSource> source_;  // null for safetensors files
   Header header_;
 };
 

@@ -22,16 +22,36 @@ constexpr std::uint64_t kWorthAThread = 8U << 20;
 
 FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
                        const WriteOptions& options)
+    : FileWriter(path, place_tensors(std::move(tensors), options.metadata, path), {}, options) {}
+
+FileWriter::FileWriter(const std::string& path, Header placed, std::string_view first_bytes,
+                       const WriteOptions& options)
     : sources_(options.sources),
-      header_(place_tensors(std::move(tensors), options.metadata, path)),
+      header_(std::move(placed)),
       file_(std::make_unique<WholeFile>(std::string(kOp), path, options.mode)),
       sums_(options.sum) {
   check_is_no_source();
   file_->reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
   if (options.write_behind > 0 && header_.data_bytes >= kWorthAThread)
     file_->write_behind(options.write_behind);
-  const std::string header_bytes = write_header(header_);
-  file_->write_at(0, std::as_bytes(std::span(header_bytes)));
+  const std::string of_header = first_bytes.empty() ? write_header(header_) : std::string();
+  file_->write_at(0, std::as_bytes(std::span(first_bytes.empty() ? of_header : first_bytes)));
+  fill_gaps();
+}
+
+void FileWriter::fill_gaps() {
+  std::uint64_t end = 0;
+  const auto fill_to = [&](std::uint64_t begin) {
+    if (begin <= end) return;
+    const std::vector<std::byte> zeros(static_cast<std::size_t>(begin - end));
+    file_->write_at(header_.data_begin + end, zeros);
+    note_written(end, begin, 0);
+  };
+  for (const TensorEntry& tensor : header_.tensors) {
+    fill_to(tensor.begin);
+    end = tensor.end;
+  }
+  fill_to(header_.data_bytes);
 }
 
 FileWriter::~FileWriter() = default;

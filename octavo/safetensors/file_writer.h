@@ -39,6 +39,10 @@ class OCTAVO_API FileWriter {
   // Error(io) when the file cannot be created, the disk is too small, or it is one of the sources.
   FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
              const WriteOptions& options = {});
+  // A file of another format: its first bytes, and the places of its tensors after them. Gaps
+  // between tensors become zeros. The metadata of the options are not used.
+  FileWriter(const std::string& path, Header placed, std::string_view first_bytes,
+             const WriteOptions& options);
   ~FileWriter();  // without finish() nothing is left behind
 
   // The position of each tensor. header().tensors is in file order: writing in that order is
@@ -56,6 +60,7 @@ class OCTAVO_API FileWriter {
   [[nodiscard]] std::uint64_t written_checksum() const { return sum_; }
 
  private:
+  void fill_gaps();
   void note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum);
   void check_is_no_source() const;
 

@@ -50,7 +50,8 @@ def quantize_checkpoint(
 ) -> CheckpointReport:
     """Quantizes a checkpoint into files that servers load, through at most `max_memory`.
 
-    model: a folder with safetensors files, or one file. out: a folder that is not there yet.
+    model: a folder with safetensors files, one of them, or a GGUF file. out: a folder that is not
+    there yet.
     dry_run: write nothing, and give the plan: tensors with what becomes of each, files, sizes; it
     has the verb "plan" and no metrics. fail_if: limits such as "cosine<0.999"; where a tensor
     misses one, LimitMissed is raised when all is written. follow_links: read and copy what symbolic

@@ -1,5 +1,5 @@
-// Counts the memory that a piece of code allocates. Include it in one file of a program: it
-// replaces the program's operator new.
+// Counts the memory that a piece of code allocates, by a replaced operator new
+// (counted_memory_support.cc).
 #pragma once
 
 #include <malloc.h>
@@ -46,21 +46,3 @@ inline void release(void* memory) {
 }
 
 }  // namespace octavo::hostile
-
-void* operator new(std::size_t bytes) { return octavo::hostile::allocate(bytes); }
-void* operator new[](std::size_t bytes) { return octavo::hostile::allocate(bytes); }
-void operator delete(void* memory) noexcept { octavo::hostile::release(memory); }
-void operator delete[](void* memory) noexcept { octavo::hostile::release(memory); }
-void operator delete(void* memory, std::size_t) noexcept { octavo::hostile::release(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { octavo::hostile::release(memory); }
-// std::stable_sort asks for its buffer this way.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return octavo::hostile::allocate(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  octavo::hostile::release(memory);
-}

@@ -19,8 +19,12 @@ using safetensors::TensorPlan;
 
 // In the order of Dialect.
 using Getter = const DialectTable& (*)();
-constexpr std::array<Getter, 5> kDialects{compressed_tensors_dialect, deepseek_dialect,
-                                          modelopt_dialect, comfyui_dialect, octavo_dialect};
+constexpr std::array<Getter, 6> kDialects{compressed_tensors_dialect,
+                                          deepseek_dialect,
+                                          modelopt_dialect,
+                                          comfyui_dialect,
+                                          octavo_dialect,
+                                          gguf_dialect};
 
 constexpr std::array<std::string_view, 7> kSchemes{"fp8",   "fp8-channel", "fp8-block", "mxfp8",
                                                    "mxfp6", "mxfp4",       "nvfp4"};

@@ -1,7 +1,7 @@
 // Dialects: the naming schemes and layouts of quantized checkpoints (compressed-tensors, DeepSeek
-// fp8, ModelOpt, ComfyUI, octavo). For each: which tensors hold one weight, under which names, in
-// which types and layouts, and which keys config.json has. Dialects are written (dialect_tensors)
-// and read (recognize) here only; docs/numerics/dialects.md documents the bytes.
+// fp8, ModelOpt, ComfyUI, octavo, GGUF). For each: which tensors hold one weight, under which
+// names, in which types and layouts, and which keys config.json has. Dialects are written
+// (dialect_tensors) and read (recognize) here only; docs/numerics/dialects.md documents the bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,14 @@
 
 namespace octavo {
 
-enum class Dialect : std::uint8_t { compressed_tensors, deepseek, modelopt, comfyui, octavo };
+enum class Dialect : std::uint8_t {
+  compressed_tensors,
+  deepseek,
+  modelopt,
+  comfyui,
+  octavo,
+  gguf,  // llama.cpp's file; written here, read by CheckpointReader
+};
 [[nodiscard]] OCTAVO_API std::string_view name_of(Dialect dialect);
 [[nodiscard]] OCTAVO_API Dialect parse_dialect(std::string_view name);  // Error lists the names
 [[nodiscard]] OCTAVO_API std::vector<std::string> dialect_names();
@@ -40,6 +47,7 @@ enum class Part : std::uint8_t {
   scales,
   tensor_scale,  // the second-level (global) scale of NVFP4
   marker,        // describes the others (comfy_quant): constant bytes
+  blocks,        // codes and scales, one block after another (GGUF)
 };
 
 // One tensor of the file, and its layout where that differs from octavo's.
@@ -50,6 +58,10 @@ struct DialectTensor {
   bool high_nibble_first = false;  // of two FP4 codes in a byte
   bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
   bool divisor = false;            // a divisor: the reciprocal of octavo's scale
+  // In a GGUF file: its type there ("MXFP4"), and the heads within which its rows are interleaved
+  // (0: not).
+  std::string_view block_type{};
+  std::int64_t rope_heads = 0;
 };
 
 // The tensors that hold a weight in this dialect. Throws Error(unsupported) with the reason when

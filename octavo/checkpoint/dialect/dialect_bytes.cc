@@ -168,6 +168,11 @@ std::vector<RowBlockBytes> pack_row_block(Dialect dialect, const QuantizedWeight
         piece.bytes = float_bytes(tensor.divisor ? divisor_of(scale, weight.source) : scale);
         break;
       }
+      case Part::blocks: {
+        piece.offset = static_cast<std::uint64_t>(first_row) * tensor.plan.shape.back();
+        piece.bytes = pack_blocks(row_block, tensor.block_type);
+        break;
+      }
       case Part::marker: {
         if (!first) continue;
         const auto bytes = std::as_bytes(std::span(tensor.constant));

@@ -82,6 +82,10 @@ struct DialectTable {
 [[nodiscard]] const DialectTable& modelopt_dialect();
 [[nodiscard]] const DialectTable& comfyui_dialect();
 [[nodiscard]] const DialectTable& octavo_dialect();
+[[nodiscard]] const DialectTable& gguf_dialect();
+// The blocks of a row block, packed as DialectTensor::block_type says (dialect_gguf.cc).
+[[nodiscard]] std::vector<std::byte> pack_blocks(const QuantizedTensor& row_block,
+                                                 std::string_view block_type);
 [[nodiscard]] const DialectTable& table_of(Dialect dialect);
 
 // Adds an unquantized tensor to the model's lists if loaders would otherwise make a quantized layer

@@ -48,9 +48,9 @@ Json configured(Dialect dialect, const std::vector<std::pair<std::string, std::s
 
 TEST(Dialect, Names) {
   EXPECT_EQ(dialect_names(), (std::vector<std::string>{"compressed-tensors", "deepseek", "modelopt",
-                                                       "comfyui", "octavo"}));
+                                                       "comfyui", "octavo", "gguf"}));
   for (const std::string& name : dialect_names()) EXPECT_EQ(name_of(parse_dialect(name)), name);
-  EXPECT_THROW((void)parse_dialect("gguf"), Error);
+  EXPECT_THROW((void)parse_dialect("awq"), Error);
 }
 
 TEST(Dialect, CompressedTensorsTensors) {

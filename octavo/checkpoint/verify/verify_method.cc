@@ -131,6 +131,7 @@ void check_support(const VerifyView& view, Findings& out) {
       break;
     case Dialect::comfyui:
     case Dialect::octavo:
+    case Dialect::gguf:
       break;
   }
 }

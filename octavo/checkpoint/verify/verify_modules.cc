@@ -74,6 +74,7 @@ void check_head(const VerifyView& view, const VerifiedWeight& weight, Findings& 
       break;
     case Dialect::comfyui:
     case Dialect::octavo:
+    case Dialect::gguf:
       break;
   }
 }

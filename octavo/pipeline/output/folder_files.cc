@@ -107,7 +107,9 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
     return permissions_of(text(source.path(), "/", name));
   };
   for (const std::string& name : source.other_files())
-    each(name, mode(name), [&](const Put& put) { read_file(source.path() + "/" + name, put); });
+    each(name, source.is_gguf() ? kAnyPermissions : mode(name), [&](const Put& put) {
+      source.is_gguf() ? put(source.made_file(name)) : read_file(source.path() + "/" + name, put);
+    });
   if (!plan.index_name.empty())
     each(plan.index_name, kAnyPermissions, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();

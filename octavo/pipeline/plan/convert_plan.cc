@@ -8,6 +8,7 @@
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
+#include "octavo/pipeline/plan/gguf_plan_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
@@ -163,6 +164,25 @@ std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
   return "";
 }
 
+// A GGUF file: blocks are decoded as they are read, so that every tensor is a copy in another type.
+QuantizePlan plan_plain(const CheckpointReader& source, DType dtype,
+                        ConvertCheckpointResult& result) {
+  QuantizePlan plan;
+  plan.options.target = Dialect::octavo;
+  result.from = Dialect::gguf;
+  const auto wanted = safetensors::find_stored_type(safetensors::ElementType{dtype, {}, false});
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const StoredTensor& tensor = source.tensors()[i];
+    DialectTensor output = as_it_is(*tensor.entry);
+    const auto type = safetensors::element_type(tensor.entry->type);
+    if (type && is_value(type->dtype)) output.plan.type = *wanted;
+    if (source.is_in_blocks(tensor)) ++result.weights;
+    plan.actions.push_back({.tensor = i, .outputs = {std::move(output)}});
+  }
+  result.notes = source.notes();
+  return plan;
+}
+
 }  // namespace
 
 QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
@@ -181,13 +201,26 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
     for (TensorAction& one : actions) one.outputs = dialect_tensors(target, one.weight);
     return actions;
   };
+  check(!source.is_gguf(), ErrorCode::unsupported, kOp, "'", shown(source.path(), 200),
+        "' is a GGUF file, whose blocks no other target has; convert it without a target to "
+        "numbers, or quantize it");
   QuantizePlan plan = plan_from(kOp, source, target, result, say);
+  if (target == Dialect::gguf) {
+    plan_gguf(source, plan);
+    result.notes.insert(result.notes.end(), plan.notes.begin(), plan.notes.end());
+  }
   place_actions(kOp, source, plan);
   return plan;
 }
 
 QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,
                              ConvertCheckpointResult& result) {
+  if (source.is_gguf()) {
+    QuantizePlan plan = plan_plain(source, dtype, result);
+    plan.config_dtype = dtype_name(dtype);
+    place_actions("dequantize", source, plan);
+    return plan;
+  }
   QuantizePlan plan = plan_from("dequantize", source, std::nullopt, result,
                                 [&](TensorAction action, const ShapeOf&) {
                                   action.weight.source = dtype;

@@ -98,9 +98,28 @@ const std::string& name_of(const CheckpointReader& source, const TensorAction& a
   return action.quantize ? action.weight.name : source.tensors()[action.tensor].name();
 }
 
+bool is_one_file(std::string_view out) {
+  return out.ends_with(".safetensors") || out.ends_with(".gguf");
+}
+
+void check_output_name(std::string_view op, const std::string& out, Dialect target) {
+  check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
+  const bool gguf = out.ends_with(".gguf");
+  if (target == Dialect::gguf && !gguf)
+    fail(ErrorCode::invalid_argument, op, "target gguf is one file, got '", shown(out, 200),
+         "'; give a name that ends in .gguf");
+  if (target != Dialect::gguf && gguf)
+    fail(ErrorCode::invalid_argument, op, "'", shown(out, 200),
+         "' has the name of a GGUF file, and target ", name_of(target),
+         " is none; choose target gguf, or give the name of a folder");
+}
+
 void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan) {
   check_names(op, plan);
-  if (plan.options.shard_bytes == 0) {
+  if (plan.gguf != nullptr) {
+    for (TensorAction& action : plan.actions) action.file = 0;
+    plan.files = {"model.gguf"};
+  } else if (plan.options.shard_bytes == 0) {
     place_as_source(source, plan);
   } else {
     place_by_size(plan);

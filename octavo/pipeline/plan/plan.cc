@@ -11,6 +11,7 @@
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/expert_stack.h"
+#include "octavo/pipeline/plan/gguf_plan_internal.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
@@ -64,7 +65,9 @@ class Planning {
     find_cache(decisions);
     for (Decision& decision : decisions) take(std::move(decision));
     share_scales();
+    if (options_.target == Dialect::gguf) plan_gguf(source_, plan_);
     place_actions(kOp, source_, plan_);
+    note_left_alone();
     describe_model();
     if (!plan_.model.weights.empty()) try_config();
     return std::move(plan_);
@@ -216,10 +219,15 @@ class Planning {
     if (number != nullptr) {
       action.outputs.push_back(*number);
     } else {
-      action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
+      action.outputs.push_back(
+          {.plan = {entry.name, plain_type(source_, entry.type), entry.shape}});
     }
     plan_.actions.push_back(std::move(action));
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
+    if (decision.left == SkipReason::by_role && entry.shape.size() >= 2) {
+      adapters_ += decision.role == Role::adapter;
+      state_spaces_ += decision.role == Role::state_space;
+    }
     const bool no_weight = decision.left == SkipReason::no_weight;
     if (!no_weight && decision.left != SkipReason::impossible &&
         decision.left != SkipReason::with_its_group)
@@ -248,6 +256,18 @@ class Planning {
   void try_config() const {
     Json config = source_.config(), side = source_.hf_quant_config();
     configure(options_.target, plan_.model, config, side);
+  }
+
+  // Matrices that look like a linear layer's and stay as they are.
+  void note_left_alone() {
+    const auto note = [&](std::int64_t count, std::string_view what) {
+      if (count > 0)
+        plan_.notes.push_back(text(count, count == 1 ? " matrix " : " matrices ", what));
+    };
+    note(adapters_,
+         "of a LoRA adapter left alone: loaders add them to the weights of another checkpoint");
+    note(state_spaces_,
+         "of state-space layers (Mamba) left alone: errors add up along a sequence there");
   }
 
   void describe_model() {
@@ -295,6 +315,7 @@ class Planning {
   std::map<std::string, Scaling> scalings_;
   std::optional<StaticScales> statics_;  // if anything is quantized
   QuantizePlan plan_;
+  std::int64_t adapters_ = 0, state_spaces_ = 0;
   bool other_way_ = false;  // some weights are stored as [in, out]
   // The first weight that the target cannot hold, and the first tensor that include finds and that
   // is no weight; with why.

@@ -87,6 +87,13 @@ struct TensorAction {
 [[nodiscard]] OCTAVO_API const std::string& name_of(const CheckpointReader& source,
                                                     const TensorAction& action);
 
+// What a GGUF file has besides tensors of the source.
+struct GgufParts {
+  std::string metadata;  // as bytes of the file
+  std::uint64_t keys = 0;
+  std::vector<DialectTensor> constants;  // tensors with constant bytes
+};
+
 struct QuantizePlan {
   QuantizePlanOptions options;
   std::vector<TensorAction> actions;  // for every tensor of the source, in its order
@@ -95,6 +102,7 @@ struct QuantizePlan {
   std::string config_dtype;           // dtype to write into config.json; empty: unchanged
   int groups = 0;
   QuantizedModel model;
+  std::shared_ptr<const GgufParts> gguf{};   // target gguf; else null
   Dialect source_dialect = Dialect::octavo;  // if actions have found weights
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;

@@ -45,6 +45,26 @@ TEST_F(PlanTest, LeavesAloneWhatIsNoLinear) {
   EXPECT_EQ(whole.index_name, "model.safetensors.index.json");
 }
 
+TEST_F(PlanTest, AdaptersAndStateSpacesStayWithANote) {
+  std::filesystem::create_directory(root / "model");
+  write_tensors(path("model/model.safetensors"),
+                {random_tensor("backbone.layers.0.mixer.in_proj.weight", {256, 128}, 1),
+                 random_tensor("backbone.layers.0.mixer.x_proj.weight", {128, 128}, 2),
+                 random_tensor("backbone.layers.0.mixer.out_proj.weight", {128, 128}, 3),
+                 random_tensor("base_model.model.q_proj.lora_A.weight", {128, 128}, 4)});
+  const auto actions = by_name();
+  EXPECT_TRUE(actions.at("backbone.layers.0.mixer.out_proj.weight").quantize);
+  EXPECT_EQ(actions.at("backbone.layers.0.mixer.in_proj.weight").why, "of a state-space layer");
+  EXPECT_EQ(actions.at("base_model.model.q_proj.lora_A.weight").why, "of a LoRA adapter");
+  const std::vector<std::string> notes = plan().notes;
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_TRUE(has(notes[0], "1 matrix of a LoRA adapter left alone")) << notes[0];
+  EXPECT_TRUE(has(notes[1], "2 matrices of state-space layers (Mamba) left alone")) << notes[1];
+  // Who names them has them quantized.
+  EXPECT_TRUE(
+      by_name({.include = {"lora_A"}}).at("base_model.model.q_proj.lora_A.weight").quantize);
+}
+
 TEST_F(PlanTest, SaysWhatCannotBeAndWhatHelps) {
   write_model();
   const auto refusal_of = [&](const QuantizePlanOptions& options) {

@@ -14,6 +14,13 @@ Scaling recipe_scaling(const std::string& recipe, const QuantizePlanOptions& opt
   if (recipe == "mxfp4" && options.scale_rule.empty() &&
       (options.arith.empty() || !is_peer(parse_arith(options.arith))))
     changes.emplace_back([](Scaling& to) { to.scale.rule = ScaleRule::even; });
+  // Q8_0 has quotients in f16; powers of two would cost half a bit.
+  if (recipe == "mxint8" && options.target == Dialect::gguf && options.scale_format.empty() &&
+      options.scale_rule.empty() && options.arith.empty())
+    changes.emplace_back([](Scaling& to) {
+      to.scale.format = ScaleFormat::f16;
+      to.scale.rule = ScaleRule::f32;
+    });
   if (!options.format.empty() && recipe.find(':') == std::string::npos)
     changes.emplace_back(
         [&](Scaling& to) { to.format = preset(recipe + ":" + options.format).format; });

@@ -111,7 +111,10 @@ std::uint64_t row_block_memory(const CheckpointReader& source, const QuantizePla
     const TensorAction& action = plan.actions[row_block.action];
     const std::int64_t window = row_block.rows * row_layout(source, action).row_bytes;
     if (!action.quantize && !action.found) {
-      most = std::max(most, window);
+      // In another type it exists as it was read, as f32 and as it is written.
+      const bool same = action.outputs.empty() || action.outputs.front().plan.type ==
+                                                      source.tensors()[action.tensor].entry->type;
+      most = std::max(most, window * (same ? 1 : 5));
       continue;
     }
     // Codes and scales are at most as large as their values, and packed once more; a transposed

@@ -1,8 +1,10 @@
 // Finds Inf in decoded weights by its bits, and fills expert stacks matrix by matrix.
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/gguf/gguf_file.h"
 #include "octavo/pipeline/stream/decoded_values_internal.h"
 #include "octavo/pipeline/stream/transpose_internal.h"
 
@@ -68,6 +70,24 @@ void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t fi
   for (std::int64_t in = 0; in < cols; ++in)
     put((part.matrix * high + in) * wide + part.first + first_row,
         std::span(transposed).subspan(static_cast<std::size_t>(in) * piece, piece));
+}
+
+void write_rows(const DialectTensor& output, std::uint64_t offset, std::span<const std::byte> bytes,
+                safetensors::FileWriter& writer) {
+  const safetensors::TensorEntry& tensor = writer.at(output.plan.name);
+  if (output.rope_heads == 0) return writer.write(tensor, offset, bytes);
+  const auto rows = static_cast<std::int64_t>(tensor.shape.front());
+  const auto row_bytes = tensor.nbytes() / static_cast<std::uint64_t>(rows);
+  while (!bytes.empty()) {
+    const auto row = static_cast<std::int64_t>(offset / row_bytes);
+    const std::uint64_t within = offset % row_bytes;
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(row_bytes - within, bytes.size()));
+    const auto place = static_cast<std::uint64_t>(gguf::rope_row(row, rows, output.rope_heads));
+    writer.write(tensor, place * row_bytes + within, bytes.first(count));
+    offset += count;
+    bytes = bytes.subspan(count);
+  }
 }
 
 }  // namespace octavo

@@ -1,7 +1,9 @@
 // Decoded weights: overflow of the target type, and writing them to their place.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "octavo/pipeline/plan/plan.h"
@@ -20,5 +22,9 @@ void settle_overflow(const Tensor& values, std::string_view weight, std::int64_t
 // merged into.
 void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t first_row,
                    const safetensors::TensorEntry& tensor, safetensors::FileWriter& writer);
+
+// Writes a piece of an output from a byte of it on, each row to its place in the file.
+void write_rows(const DialectTensor& output, std::uint64_t offset, std::span<const std::byte> bytes,
+                safetensors::FileWriter& writer);
 
 }  // namespace octavo

@@ -6,6 +6,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/pipeline/stream/decoded_values_internal.h"
+#include "octavo/pipeline/stream/recast_internal.h"
 #include "octavo/pipeline/stream/stream_files_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/pipeline/stream/work_loop_internal.h"
@@ -169,7 +170,7 @@ class Streaming {
     if (action.quantize) {
       for (const RowBlockBytes& part :
            pack_row_block(plan_.options.target, action.weight, row_block.first_row, codes))
-        writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
+        write_rows(action.outputs[part.tensor], part.offset, part.bytes, writer);
     } else {
       const Tensor values = dequantize(codes, action.weight.source, {.threads = 1});
       settle_overflow(values, action.weight.name, row_block.first_row,
@@ -188,13 +189,23 @@ class Streaming {
     std::uint64_t offset = 0;
     const auto bytes = work.window.read_bytes(source_, action, row_block, offset);
     const DialectTensor& output = action.outputs.front();
-    writer.write(
-        writer.at(output.plan.name), offset,
-        output.constant.empty() ? bytes : std::as_bytes(std::span<const char>(output.constant)));
+    const safetensors::StoredType from = source_.tensors()[action.tensor].entry->type;
+    if (!output.constant.empty()) {
+      writer.write(writer.at(output.plan.name), offset,
+                   std::as_bytes(std::span<const char>(output.constant)));
+    } else if (needs_recast(from, output.plan.type)) {
+      const Tensor values = recast(bytes, from, output.plan.type);
+      settle_overflow(values, source_.tensors()[action.tensor].name(), row_block.first_row,
+                      plan_.options.clamp_non_finite);
+      const auto element = offset * 8 / static_cast<std::uint64_t>(stored_bits(from));
+      write_rows(output, element * static_cast<std::uint64_t>(stored_bits(output.plan.type)) / 8,
+                 values.bytes(), writer);
+    } else {
+      write_rows(output, offset, bytes, writer);
+    }
     const std::uint64_t content =
         content_hash(bytes, row_layout(source_, action).row_bytes, row_block.first_row);
-    const NonFiniteFound found =
-        safetensors::non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
+    const NonFiniteFound found = safetensors::non_finite_in(bytes, from);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[row_block.action];
     result.content += content;
@@ -227,7 +238,7 @@ class Streaming {
     error.input.inf += found.inf;
     for (const RowBlockBytes& part : pack_row_block(plan_.options.target, action.weight,
                                                     row_block.first_row, as_stored(work, action)))
-      writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
+      write_rows(action.outputs[part.tensor], part.offset, part.bytes, writer);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[row_block.action];
     result.content += content.sum;

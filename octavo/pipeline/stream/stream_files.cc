@@ -6,6 +6,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/base/file/permissions.h"
+#include "octavo/checkpoint/gguf/gguf_writer.h"
 
 namespace octavo {
 namespace {
@@ -109,8 +110,29 @@ std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) co
     options.sources.push_back(reader.path());
     options.mode &= kOwner | permissions_of(reader.path());
   }
+  if (plan_.gguf != nullptr) return open_gguf(options);
   return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
                                                    options);
+}
+
+std::unique_ptr<safetensors::FileWriter> StreamFiles::open_gguf(
+    const safetensors::WriteOptions& options) const {
+  std::vector<gguf::PlacedTensor> tensors;
+  const auto place = [&](const DialectTensor& output) {
+    tensors.push_back(
+        {.type = output.block_type,
+         .entry = {
+             .name = output.plan.name, .type = output.plan.type, .shape = output.plan.shape}});
+  };
+  for (const DialectTensor& output : plan_.gguf->constants) place(output);
+  for (const TensorAction& action : plan_.actions) place(action.outputs.front());
+  gguf::Layout layout = gguf::lay_out(plan_.gguf->metadata, plan_.gguf->keys, std::move(tensors));
+  auto writer = std::make_unique<safetensors::FileWriter>(path_of(0), std::move(layout.header),
+                                                          layout.first_bytes, options);
+  for (const DialectTensor& output : plan_.gguf->constants)
+    writer->write(writer->at(output.plan.name), 0,
+                  std::as_bytes(std::span<const char>(output.constant)));
+  return writer;
 }
 
 std::string StreamFiles::path_of(std::size_t index) const {

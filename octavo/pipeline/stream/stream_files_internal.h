@@ -44,6 +44,8 @@ class StreamFiles {
   void finish(std::size_t index);
   [[nodiscard]] Json kept_of(std::size_t action) const;  // for the progress record
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open(std::size_t index) const;
+  [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open_gguf(
+      const safetensors::WriteOptions& options) const;
   [[nodiscard]] std::string path_of(std::size_t index) const;
   // A single file needs no record: when it is finished nothing is left to do.
   [[nodiscard]] bool is_recorded() const {
