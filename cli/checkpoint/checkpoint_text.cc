@@ -36,6 +36,18 @@ std::string worst_rows(const CheckpointReport& report) {
   return out;
 }
 
+// "; normal weights: 31.5 dB", where all tensors have one format.
+std::string normal_text(const CheckpointReport& report) {
+  double least = INFINITY, most = -INFINITY;
+  for (const TensorReport& tensor : report.tensors) {
+    if (!tensor.measured || tensor.preset.empty()) continue;
+    if (std::isnan(tensor.expected_sqnr)) return "";
+    least = std::min(least, tensor.expected_sqnr);
+    most = std::max(most, tensor.expected_sqnr);
+  }
+  return most - least < 0.5 ? fmt::format("; normal weights: {:.1f} dB", (least + most) / 2) : "";
+}
+
 }  // namespace
 
 std::string short_name(std::string_view name, std::size_t most) {
@@ -91,8 +103,8 @@ std::string summary_text(const CheckpointReport& report) {
       after_lost += m.result.nan + m.result.inf;
       not_counted += uncounted(report.tensors[i]);
     }
-    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}",
-                                    median, worst, cosine));
+    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}{}",
+                                    median, worst, cosine, normal_text(report)));
     if (not_counted > 0 && report.verb == "compare")
       out += line("", style.bad(fmt::format("{} values are NaN or Inf in A and {} in B; no metric "
                                             "counts them",
@@ -102,8 +114,12 @@ std::string summary_text(const CheckpointReport& report) {
     out += fmt::format("\n  {:<52} {:>7}  {:>8} {:>8} {:>9}\n", "worst tensors", "SQNR dB",
                        "cosine", "flushed", "saturated");
     out += worst_rows(report);
-    const std::string& advice = report.tensors[order[0]].advice;
-    if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));
+    const TensorReport& first = report.tensors[order[0]];
+    if (!first.advice.empty())
+      out += fmt::format("\n  advice for {}: {}\n", octavo::shown(first.name, 160),
+                         octavo::shown(first.advice, 200));
+    if (!first.recipe_for.empty())
+      out += fmt::format("    --recipe-for '{}'\n", octavo::shown(first.recipe_for, 500));
   }
   out += notes_text(report.notes);
   return out;
