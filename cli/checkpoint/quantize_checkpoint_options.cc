@@ -12,9 +12,10 @@ namespace {
 constexpr std::array<const char*, 11> kOnlyForArrays{
     "--tile", "--axis", "--margin",          "--rounding", "--overflow", "--non-finite",
     "--nan",  "--seed", "--stochastic-bits", "--from",     "--plot"};
-constexpr std::array<const char*, 12> kOnlyForCheckpoints{
-    "--target",         "--include",   "--exclude",    "--recipe-for", "--dry-run", "--no-share",
-    "--scale-rounding", "--nonfinite", "--shard-size", "--max-memory", "--resume",  "--report"};
+constexpr std::array<const char*, 13> kOnlyForCheckpoints{
+    "--target",   "--include",        "--exclude",   "--recipe-for", "--dry-run",
+    "--no-share", "--scale-rounding", "--nonfinite", "--shard-size", "--max-memory",
+    "--resume",   "--report",         "--compare"};
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -102,6 +103,16 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
   app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
       ->type_name("FILE")
       ->group("Checkpoints");
+  app.add_option(
+         "--compare", arguments.compare,
+         "Show what these recipes, separated by commas, would make of it side by side, with "
+         "--report as a page; writes no model")
+      ->type_name("NAMES")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all()
+      ->group("Checkpoints");
   app.add_option("--max-memory", arguments.max_memory,
                  "For what is read and written, such as 64M (default 256M)")
       ->type_name("SIZE")
@@ -119,6 +130,7 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   QuantizePlanOptions out;
   if (common.recipe) out.recipe = *common.recipe;
   check_recipe("--recipe", out.recipe, false);
+  for (const std::string& name : arguments.compare) check_recipe("--compare", name, false);
   out.target =
       named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);
   if (common.format) {
