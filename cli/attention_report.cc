@@ -146,9 +146,7 @@ int run_report(const Arguments& arguments, const Globals& globals) {
   bool missed = false;
   for (const AttentionCase& inputs : findings.cases)
     for (const AttentionRungError& error : inputs.rungs) {
-      const double share = error.elements > 0 ? 100.0 * static_cast<double>(error.failures) /
-                                                    static_cast<double>(error.elements)
-                                              : 0.0;
+      const double share = 100.0 * share_of(error, error.failures);
       if (!arguments.fail_above || share <= *arguments.fail_above) continue;
       missed = true;
       say(text(Style(stderr).bad("octavo:"), " [attention-report] limit missed: ", share,
@@ -199,7 +197,9 @@ Command add_attention_report(CLI::App& program, Globals& globals) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20).description(""));
   app->add_option("--rtol", a->rtol, "Relative tolerance (default 0.005)")->type_name("X");
   app->add_option("--atol", a->atol, "Absolute tolerance (default 0.005)")->type_name("X");
-  app->add_option("--html", a->html, "Also write a picture")->type_name("FILE");
+  app->add_option("--html", a->html,
+                  "Also write a page (HTML): rungs, advice, a plot and its numbers")
+      ->type_name("FILE");
   app->add_option("--fail-above", a->fail_above,
                   "Exit code 3 if more than this percentage of a rung's elements fail")
       ->type_name("PERCENT");

@@ -12,20 +12,6 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.3g}%", 100.0 * share); }
 
-double share_of(const AttentionRungError& error, std::int64_t failures) {
-  return error.elements > 0 ? static_cast<double>(failures) / static_cast<double>(error.elements)
-                            : 0.0;
-}
-
-std::string chosen(const AttentionRungError& error) {
-  std::string words;
-  for (std::size_t i = 0; i < error.rows_by_rung.size(); ++i)
-    if (error.rows_by_rung[i] > 0)
-      words += fmt::format("{}{} {}", words.empty() ? "" : ", ",
-                           name_of(static_cast<AttentionRung>(i)), error.rows_by_rung[i]);
-  return words;
-}
-
 }  // namespace
 
 std::string table_of(const AttentionFindings& findings) {
@@ -36,7 +22,9 @@ std::string table_of(const AttentionFindings& findings) {
                      findings.rtol);
   out +=
       "own: against exact attention of the rung's own inputs; then relative error after each "
-      "step\n";
+      "step\n\n";
+  for (const AttentionRung rung : rungs_of(findings))
+    out += style.dim(fmt::format("  {}: {}", name_of(rung), words_of(rung).line)) + "\n";
   for (const AttentionCase& inputs : findings.cases) {
     out += fmt::format("\n{}\n", style.bold(inputs.name));
     out +=
@@ -56,11 +44,13 @@ std::string table_of(const AttentionFindings& findings) {
           percent(error.stages.inputs), percent(error.stages.scores), percent(error.stages.weights),
           percent(error.stages.output));
       if (!error.rows_by_rung.empty())
-        out += style.dim(fmt::format("            rows: {}; {} done again", chosen(error),
+        out += style.dim(fmt::format("            rows: {}; {} done again", chosen_rungs(error),
                                      error.redone)) +
                "\n";
     }
   }
+  out += "\n";
+  for (const std::string& line : advice_of(findings)) out += fmt::format("  advice, {}\n", line);
   return out;
 }
 
@@ -100,6 +90,7 @@ nlohmann::ordered_json json_of(const AttentionFindings& findings) {
     }
     json["cases"].push_back({{"inputs", inputs.name}, {"rungs", rungs}});
   }
+  json["advice"] = advice_of(findings);
   return json;
 }
 

@@ -46,6 +46,18 @@ std::string worst_rows(const CheckpointReport& report) {
   return out;
 }
 
+// "; normal weights: 31.5 dB", where all tensors have one format.
+std::string normal_text(const CheckpointReport& report) {
+  double least = INFINITY, most = -INFINITY;
+  for (const TensorReport& tensor : report.tensors) {
+    if (!tensor.measured || tensor.preset.empty()) continue;
+    if (std::isnan(tensor.expected_sqnr)) return "";
+    least = std::min(least, tensor.expected_sqnr);
+    most = std::max(most, tensor.expected_sqnr);
+  }
+  return most - least < 0.5 ? fmt::format("; normal weights: {:.1f} dB", (least + most) / 2) : "";
+}
+
 }  // namespace
 
 std::string summary_text(const CheckpointReport& report) {
@@ -95,8 +107,8 @@ std::string summary_text(const CheckpointReport& report) {
       after_lost += m.result.nan + m.result.inf;
       not_counted += uncounted(report.tensors[i]);
     }
-    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}",
-                                    median, worst, cosine));
+    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}{}",
+                                    median, worst, cosine, normal_text(report)));
     if (not_counted > 0 && report.verb == "compare")
       out +=
           line("", style.bad(fmt::format("{} {} NaN or Inf in A and {} in B; no metric counts "
@@ -107,8 +119,12 @@ std::string summary_text(const CheckpointReport& report) {
       out += line("", style.bad(fmt::format("{} {} NaN or Inf", grouped(after_lost, "value"),
                                             plural(after_lost, "is", "are"))));
     out += worst_rows(report);
-    const std::string& advice = report.tensors[order[0]].advice;
-    if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));
+    const TensorReport& first = report.tensors[order[0]];
+    if (!first.advice.empty())
+      out += fmt::format("\n  advice for {}: {}\n", octavo::shown(first.name, 160),
+                         octavo::shown(first.advice, 200));
+    if (!first.recipe_for.empty())
+      out += fmt::format("    --recipe-for '{}'\n", octavo::shown(first.recipe_for, 500));
   }
   out += notes_text(report.notes);
   return out;

@@ -12,9 +12,10 @@ namespace {
 constexpr std::array<const char*, 10> kOnlyForArrays{
     "--tile", "--axis", "--margin",          "--rounding", "--overflow",
     "--nan",  "--seed", "--stochastic-bits", "--from",     "--plot"};
-constexpr std::array<const char*, 12> kOnlyForCheckpoints{
-    "--target",         "--include",      "--exclude",    "--recipe-for", "--dry-run", "--no-share",
-    "--scale-rounding", "--follow-links", "--shard-size", "--max-memory", "--resume",  "--report"};
+constexpr std::array<const char*, 13> kOnlyForCheckpoints{
+    "--target",   "--include",        "--exclude",      "--recipe-for", "--dry-run",
+    "--no-share", "--scale-rounding", "--follow-links", "--shard-size", "--max-memory",
+    "--resume",   "--report",         "--compare"};
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -118,6 +119,15 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
   app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
       ->type_name("FILE");
+  app.add_option(
+         "--compare", arguments.compare,
+         "Show what these recipes, separated by commas, would make of it side by side, with "
+         "--report as a page; writes no model")
+      ->type_name("NAMES")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all();
   app.add_option("--max-memory", arguments.max_memory,
                  "For what is read and written, such as 64M (default 256M)")
       ->type_name("SIZE");
@@ -133,6 +143,7 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   QuantizePlanOptions out;
   if (common.recipe) out.recipe = *common.recipe;
   check_recipe("--recipe", out.recipe, false);
+  for (const std::string& name : arguments.compare) check_recipe("--compare", name, false);
   out.target =
       named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);
   if (common.format) {

@@ -15,7 +15,7 @@ namespace octavo::cli {
 // Options for checkpoints only, as typed.
 struct CheckpointArguments {
   std::string target = "compressed-tensors", report, max_memory, shard_size;
-  std::vector<std::string> include, exclude, recipe_for;
+  std::vector<std::string> include, exclude, recipe_for, compare;
   std::string scale_rounding = "bf16";
   bool dry_run = false, no_share = false, resume = false, follow_links = false;
 };

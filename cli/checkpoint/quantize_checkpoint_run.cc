@@ -7,6 +7,7 @@
 
 #include "cli/checkpoint/checkpoint_text.h"
 #include "cli/checkpoint/checkpoint_watch.h"
+#include "cli/checkpoint/compare_recipes_run.h"
 #include "cli/checkpoint/gate_argument.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
@@ -100,8 +101,15 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   const std::vector<Gate> gates = gate_arguments("quantize", common.gates);
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
-  check_usage(common.input, options.plan);
+  QuantizePlanOptions checked = options.plan;
+  // Options that do not fit one recipe of several are that recipe's result.
+  if (!arguments.compare.empty())
+    checked = {
+        .include = checked.include, .exclude = checked.exclude, .recipe_for = checked.recipe_for};
+  check_usage(common.input, checked);
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
+  if (!arguments.compare.empty())
+    return run_compare_recipes(common, arguments, std::move(options), globals);
   if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
   if (common.output.empty()) {
     (void)CheckpointReader(common.input);  // what is wrong with the input comes first

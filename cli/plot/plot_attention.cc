@@ -15,10 +15,13 @@ namespace {
 constexpr std::string_view kStyle = R"(
 .step-0{fill:#a9c1ee}.step-1{fill:#4f7dd3}.step-2{fill:#0f8a7e}.step-3{fill:#1b2430}
 .pass{font-size:13px;font-weight:600;fill:#0f7a3d}.miss{font-size:13px;font-weight:600;fill:#a3123f}
+@media(prefers-color-scheme:dark){text{fill:#e4e9ef}.paper{fill:#1a2027}.note,.small,.tick{fill:#98a3b0}
+.grid{stroke:#2c343d}.axis{stroke:#98a3b0}.step-0{fill:#3c5a91}.step-1{fill:#5d8fe8}.step-2{fill:#2fb3a5}.step-3{fill:#d6dde6}
+.pass{fill:#63c98b}.miss{fill:#ff8a9d}.hover{fill:#fff;fill-opacity:0}}
 )";
 constexpr std::array<std::string_view, 4> kSteps = {"quantized inputs", "after Q K^T",
                                                     "after softmax", "after P V (output)"};
-constexpr double kPanelHeight = 250, kBarsHeight = 150, kTop = 150;
+constexpr double kPanelHeight = 250, kBarsHeight = 150, kTop = 50;
 constexpr double kLow = 1e-5, kHigh = 1.0;
 
 double height_of(double error) {
@@ -51,9 +54,7 @@ void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
                   fmt::format("{}, {}: {:.3g}%", name_of(error.rung), kSteps[i], 100 * steps[i]));
     }
     svg.text(x + width / 2, bottom + 20, name_of(error.rung), "row", "middle");
-    const double share = error.elements > 0 ? static_cast<double>(error.failures) /
-                                                  static_cast<double>(error.elements)
-                                            : 0.0;
+    const double share = share_of(error, error.failures);
     svg.text(
         x + width / 2, bottom + 38,
         error.failures == 0 ? std::string("all pass") : fmt::format("{:.3g}% fail", 100 * share),
@@ -65,19 +66,17 @@ void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
 
 }  // namespace
 
-std::string html_of(const AttentionFindings& findings) {
+std::string plot_attention(const AttentionFindings& findings) {
   const double height = kTop + kPanelHeight * static_cast<double>(findings.cases.size());
   const std::string title = "Attention on each rung, against f64";
   const std::string note = fmt::format(
       "Q {}, K {}. Relative L2 error after each step; an element fails outside {} + {} |exact|.",
       to_string(findings.q), to_string(findings.k), findings.atol, findings.rtol);
   Svg svg(kPlotWidth, height, title, note, std::string(kPlotStyle) + std::string(kStyle));
-  svg.text(kPlotLeft, 58, title, "name");
-  svg.text(kPlotLeft, 86, note, "note");
   double x = kPlotLeft;
   for (std::size_t i = 0; i < kSteps.size(); ++i) {
-    svg.rect(x, 101, 14, 14, fmt::format("step-{}", i), 2);
-    svg.text(x + 20, 113, kSteps[i], "small");
+    svg.rect(x, 9, 14, 14, fmt::format("step-{}", i), 2);
+    svg.text(x + 20, 21, kSteps[i], "small");
     x += 170;
   }
   double top = kTop + 10;
@@ -85,9 +84,7 @@ std::string html_of(const AttentionFindings& findings) {
     draw_case(svg, inputs, top);
     top += kPanelHeight;
   }
-  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + title +
-         "</title></head><body style=\"margin:0;background:#fff\">\n" + std::move(svg).finish() +
-         "</body></html>\n";
+  return std::move(svg).finish();
 }
 
 }  // namespace octavo::cli

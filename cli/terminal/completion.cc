@@ -54,6 +54,7 @@ Words words_for(const std::string& command, const std::string& argument) {
                                                          {"NAME", format_names},
                                                          {"SHELL", completion_shells},
                                                          {"--recipe", preset_names},
+                                                         {"--compare", preset_names},
                                                          {"--recipe-for", recipe_for_names},
                                                          {"--format", format_names},
                                                          {"--tile", tile_names},

@@ -18,6 +18,7 @@
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/pipeline/compare_side_internal.h"
 #include "octavo/pipeline/stream/work_loop_internal.h"
+#include "octavo/report/expected_error_internal.h"
 #include "octavo/report/row_block_error.h"
 #include "octavo/report/value_error.h"
 
@@ -162,7 +163,7 @@ std::vector<Piece> pieces_of(const ComparedSide& a, const ComparedSide& b,
   return pieces;
 }
 
-TensorReport report_of(const Pair& pair) {
+TensorReport report_of(const Pair& pair, ExpectedErrors& expected) {
   TensorReport out;
   out.name = pair.name;
   out.module = std::string(module_of(pair.name));
@@ -175,6 +176,12 @@ TensorReport report_of(const Pair& pair) {
     out.scaling = describe(pair.b.found->weight.scaling);
     const std::size_t colon = out.scaling.find(':');
     out.preset = colon == std::string::npos ? "other" : out.scaling.substr(0, colon);
+    // What plain weights lose; two quantizations beside each other have no such anchor.
+    if (pair.a.plain != nullptr) {
+      const ExpectedError normal = expected.of(pair.b.found->weight.scaling, pair.a.shape);
+      out.expected_sqnr = normal.sqnr;
+      out.expected_cosine = normal.cosine;
+    }
   }
   out.measured = true;
   out.metrics = pair.error.metrics();
@@ -265,8 +272,9 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
   }
   const std::vector<bool> shown = with_histograms(orders);
   report.tensors.reserve(pairs.size());
+  ExpectedErrors expected;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    report.tensors.push_back(report_of(pairs[i]));
+    report.tensors.push_back(report_of(pairs[i], expected));
     if (!shown[i]) drop_histograms(report.tensors.back());
     pairs[i].error = TensorError();
   }

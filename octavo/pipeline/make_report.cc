@@ -4,14 +4,17 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/module_role.h"
+#include "octavo/pipeline/plan/name_expression_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/target_alternatives_internal.h"
 #include "octavo/pipeline/stream/work_loop_internal.h"
+#include "octavo/report/expected_error_internal.h"
 
 namespace octavo {
 namespace {
@@ -66,22 +69,28 @@ class Reporting {
       });
       looked_at = report.tensors.size();
     };
-    TargetAlternatives alternatives(target_);
+    TargetAlternatives alternatives(source_, target_);
+    ExpectedErrors expected;
     report.tensors.reserve(order_.size());
     for (const std::size_t i : order_) {
       report.tensors.push_back(report_of(planned_[i], results_[i]));
-      if (TensorReport& tensor = report.tensors.back(); tensor.measured)
+      if (TensorReport& tensor = report.tensors.back(); tensor.measured) {
+        const Scaling& scaling = scalings_[planned_[i].scaling];
         tensor.could_have = alternatives.of({.name = tensor.name,
                                              .module = tensor.module,
                                              .shape = planned_[i].shape,
                                              .source = planned_[i].source,
-                                             .scaling = scalings_[planned_[i].scaling]});
+                                             .scaling = scaling});
+        const ExpectedError normal = expected.of(scaling, tensor.shape);
+        tensor.expected_sqnr = normal.sqnr;
+        tensor.expected_cosine = normal.cosine;
+      }
       results_[i].error = TensorError();
       if (report.tensors.size() - looked_at == kAdvisedTogether) look();
       if (report.tensors.size() % kReturnedAfter == 0) return_freed_memory();
     }
     look();
-    if (measure_) advise(report.tensors);
+    if (measure_) advise(report);
     note_non_finite(report.notes);
   }
 
@@ -145,25 +154,72 @@ class Reporting {
     return out;
   }
 
-  // Tensors that servers load as one have one recipe, and so one advice.
-  void advise(std::vector<TensorReport>& tensors) const {
+  // Tensors that servers load as one have one recipe, and so one advice; an option names the
+  // tensors of the source, of which a split stack is one.
+  void advise(CheckpointReport& report) const {
+    std::vector<TensorReport>& tensors = report.tensors;
     std::map<std::string, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      TensorReport& tensor = tensors[i];
+      const TensorReport& tensor = tensors[i];
       if (!tensor.measured) continue;
-      const std::string key = is_for_servers(target_) ? group_key(tensor.module) : std::string();
-      if (key.empty())
-        tensor.advice = advice_for(tensor.preset, {&error_estimates_[i], 1});
-      else
-        groups[text(key, "\n", tensor.preset)].push_back(i);
+      std::string key = is_for_servers(target_) ? group_key(tensor.module) : std::string();
+      if (key.empty()) key = text("\n", source_name(i));
+      groups[text(key, "\n", tensor.preset)].push_back(i);
     }
+    const NameExpressions expressions(source_names());
+    // By whether a tensor is far below normal, and by "fp8-block instead of nvfp4".
+    std::map<std::pair<bool, std::string>, std::vector<std::size_t>> alike;
     std::vector<ErrorEstimate> together;
     for (const auto& [key, members] : groups) {
       together.clear();
       for (const std::size_t i : members) together.push_back(error_estimates_[i]);
       const std::string advice = advice_for(tensors[members.front()].preset, together);
-      for (const std::size_t i : members) tensors[i].advice = advice;
+      if (advice.empty()) continue;
+      const std::string option = option_for(expressions, advice, members);
+      const bool far = std::any_of(members.begin(), members.end(), [&](std::size_t i) {
+        return order_of(tensors[i]) <= tensors[i].expected_sqnr - kFarFromNormal;
+      });
+      std::vector<std::size_t>& all = alike[{far, advice.substr(0, advice.find(" gains "))}];
+      for (const std::size_t i : members) {
+        tensors[i].advice = advice;
+        tensors[i].recipe_for = option;
+        all.push_back(i);
+      }
     }
+    for (const auto& [key, members] : alike) {
+      const std::size_t worst =
+          *std::min_element(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
+            return std::pair(order_of(tensors[a]), a) < std::pair(order_of(tensors[b]), b);
+          });
+      const std::string& advice = tensors[worst].advice;
+      report.advice.push_back({.what = key.second,
+                               .tensor = tensors[worst].name,
+                               .advice = advice,
+                               .tensors = static_cast<std::int64_t>(members.size()),
+                               .far_below = key.first,
+                               .recipe_for = option_for(expressions, advice, members)});
+    }
+    std::stable_sort(report.advice.begin(), report.advice.end(),
+                     [](const SharedAdvice& a, const SharedAdvice& b) {
+                       return std::pair(a.far_below, a.tensors) > std::pair(b.far_below, b.tensors);
+                     });
+  }
+
+  // `at` is a place in the report.
+  [[nodiscard]] const std::string& source_name(std::size_t at) const {
+    return source_.tensors()[planned_[order_[at]].tensor].name();
+  }
+  [[nodiscard]] std::vector<std::string_view> source_names() const {
+    std::vector<std::string_view> names;
+    for (const StoredTensor& tensor : source_.tensors()) names.push_back(tensor.name());
+    return names;
+  }
+  [[nodiscard]] std::string option_for(const NameExpressions& expressions, std::string_view advice,
+                                       const std::vector<std::size_t>& members) const {
+    std::set<std::string_view> names;
+    for (const std::size_t i : members) names.insert(source_name(i));
+    const std::string expression = expressions.of(names);
+    return expression.empty() ? "" : text(expression, "=", advised_preset(advice));
   }
 
   void note_non_finite(std::vector<std::string>& notes) const {

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/pipeline/error_summary_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
@@ -79,7 +80,11 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
       {.op = kOp,
        .made_from = made_from,
        .provenance =
-           [&] { return quantize_provenance(source, plan, provenance_of(plan, made_from)); },
+           [&] {
+             Json said = quantize_provenance(source, plan, provenance_of(plan, made_from));
+             if (provenance.has("errors")) said.set("errors", provenance["errors"]);
+             return said;
+           },
        .threads = options.threads,
        .on_progress = options.on_progress});
   std::vector<ActionResult> nothing_measured(plan.actions.size());
@@ -118,7 +123,10 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
         out, [&](const std::vector<ActionResult>& done) {
           plan.model.weights = planned_weights(plan);
           provenance = provenance_of(plan, source_hash(source, plan, done));
-          return quantize_provenance(source, plan, provenance);
+          Json said = quantize_provenance(source, plan, provenance);
+          if (options.measure && !plan.model.weights.empty())
+            said.set("errors", error_summary(plan, done));
+          return said;
         });
     report = make_report(source, plan, results, provenance, options.measure, options.threads);
   }

@@ -4,11 +4,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <set>
 
 #include "octavo/checkpoint/checkpoint_reader.h"
+#include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/pipeline/plan/target_alternatives_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
@@ -114,8 +116,9 @@ TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
     return out;
   };
   using Names = std::set<std::string>;
-  EXPECT_EQ(advised("mxfp4", Dialect::compressed_tensors), Names{"nvfp4"});
-  EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), (Names{"fp8-block", "fp8-channel"}));
+  // NVFP4 with activations of 16 bits would take MXFP4 from a loader that has it.
+  EXPECT_EQ(advised("mxfp4", Dialect::compressed_tensors), Names{"fp8-channel"});
+  EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), Names{"fp8-channel"});
   EXPECT_EQ(advised("nvfp4", Dialect::comfyui), Names{"mxfp8"});  // comfyui's fp8 is per-tensor
   // A target with one scheme per model: no advice for a single weight.
   const QuantizedWeight weight{.name = "l.0.up_proj.weight",
@@ -124,9 +127,73 @@ TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
                                .source = DType::bf16,
                                .scaling = preset("mxfp8")};
   using List = std::vector<std::string_view>;
-  EXPECT_EQ(TargetAlternatives(Dialect::deepseek).of(weight), List{"mxfp8"});
-  EXPECT_EQ(TargetAlternatives(Dialect::modelopt).of(weight),
+  const CheckpointReader source(path("model"));
+  EXPECT_EQ(TargetAlternatives(source, Dialect::deepseek).of(weight), List{"mxfp8"});
+  EXPECT_EQ(TargetAlternatives(source, Dialect::modelopt).of(weight),
             (List{"nvfp4", "fp8-channel", "fp8-block", "mxfp8"}));
+}
+
+// An advised recipe loads wherever the present one does.
+TEST_F(QuantizeCheckpointTest, AdviceTakesTheModelFromNoLoader) {
+  write_model();
+  // Of a known model type tensors would be missing.
+  save("model/config.json", R"({"architectures": ["SomeForCausalLM"], "model_type": "some"})");
+  const auto loads = [&](const std::string& out) {
+    const VerifyOptions servers{
+        .loaders = {Loader::vllm, Loader::transformers, Loader::sglang, Loader::trtllm}};
+    const std::vector<Finding> findings = verify(CheckpointReader(path(out)), servers);
+    const std::vector<std::string> names = verdict_of(servers.loaders, findings).loads;
+    return std::set<std::string>(names.begin(), names.end());
+  };
+  for (const Dialect target : {Dialect::compressed_tensors, Dialect::modelopt})
+    for (const char* by : {"mxfp4", "nvfp4", "fp8"}) {
+      for (const char* folder : {"out", "followed"}) std::filesystem::remove_all(path(folder));
+      QuantizeCheckpointOptions options = recipe(by, target);
+      std::vector<SharedAdvice> advice;
+      try {
+        advice = run("out", options).advice;
+      } catch (const Error&) {
+        continue;  // this target has no such recipe
+      }
+      for (const SharedAdvice& shared : advice) {
+        const std::size_t cut = shared.recipe_for.rfind('=');
+        ASSERT_NE(cut, std::string::npos) << shared.what;
+        options.plan.recipe_for.emplace_back(shared.recipe_for.substr(0, cut),
+                                             shared.recipe_for.substr(cut + 1));
+      }
+      if (advice.empty()) continue;
+      const CheckpointReport followed = run("followed", options);
+      for (const TensorReport& tensor : followed.tensors)
+        EXPECT_NE(tensor.preset, by) << tensor.name;
+      const std::set<std::string> now = loads("out"), then = loads("followed");
+      EXPECT_TRUE(std::includes(then.begin(), then.end(), now.begin(), now.end())) << by;
+    }
+}
+
+// Each tensor's own option changes it, what servers load as one with it, and nothing else.
+TEST_F(QuantizeCheckpointTest, AnAdviceIsAnOptionForItsTensor) {
+  write_model();
+  const CheckpointReport report = run("out", recipe("nvfp4"));
+  const auto of = [&](const CheckpointReport& in, const std::string& name) {
+    return *std::find_if(in.tensors.begin(), in.tensors.end(),
+                         [&](const TensorReport& tensor) { return tensor.name == name; });
+  };
+  const std::string down = "model.layers.1.mlp.down_proj.weight",
+                    k = "model.layers.0.self_attn.k_proj.weight";
+  EXPECT_EQ(of(report, down).recipe_for,
+            R"(^model\.layers\.1\.mlp\.down_proj\.weight$=fp8-channel)");
+  EXPECT_EQ(of(report, k).recipe_for,
+            R"(^model\.layers\.0\.self_attn\.(k_proj|q_proj|v_proj)\.weight$=fp8-channel)");
+  QuantizeCheckpointOptions options = recipe("nvfp4");
+  options.plan.recipe_for = {
+      {R"(^model\.layers\.0\.self_attn\.(k_proj|q_proj|v_proj)\.weight$)", "fp8-channel"}};
+  int changed = 0;
+  for (const TensorReport& tensor : run("other", options).tensors)
+    changed += tensor.preset == "fp8-channel";
+  EXPECT_EQ(changed, 3);
+  ASSERT_EQ(report.advice.size(), 1U);
+  EXPECT_EQ(report.advice[0].tensors, 12);
+  EXPECT_EQ(report.advice[0].tensor, report.tensors[report.worst(1)[0]].name);
 }
 
 TEST_F(QuantizeCheckpointTest, NonFiniteWeightsAreRefusedOrClamped) {

@@ -1,30 +1,16 @@
 #include <array>
-#include <cmath>
-#include <numbers>
 
 #include "octavo/base/error.h"
-#include "octavo/base/philox.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/report/attention_error.h"
+#include "octavo/report/normal_values_internal.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "attention-report";
 constexpr std::array<std::string_view, 4> kNames = {"normal", "outlier", "peaked", "biased"};
-
-// Two uniform numbers become two normal ones (Box and Muller).
-void fill_normal(std::span<float> to, std::uint64_t seed) {
-  for (std::size_t i = 0; i < to.size(); i += 2) {
-    const PhiloxBlock bits = philox4x32(seed, i / 2);
-    const double u = (static_cast<double>(bits[0]) + 0.5) / 4294967296.0,
-                 angle = 2.0 * std::numbers::pi * static_cast<double>(bits[1]) / 4294967296.0;
-    const double radius = std::sqrt(-2.0 * std::log(u));
-    to[i] = static_cast<float>(radius * std::cos(angle));
-    if (i + 1 < to.size()) to[i + 1] = static_cast<float>(radius * std::sin(angle));
-  }
-}
 
 template <typename Edit>
 Tensor drawn(const Shape& shape, std::uint64_t seed, Edit&& edit) {

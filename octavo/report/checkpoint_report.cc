@@ -63,6 +63,10 @@ Json json_of(const TensorReport& tensor) {
   out.set("bytes_after", bytes_json(tensor.bytes_after));
   if (tensor.measured) {
     out.set("metrics", json_of(tensor.metrics));
+    if (!std::isnan(tensor.expected_sqnr)) {
+      out.set("expected_sqnr", tensor.expected_sqnr);
+      out.set("expected_cosine", tensor.expected_cosine);
+    }
     if (tensor.same_non_finite > 0) out.set("same_non_finite", tensor.same_non_finite);
     const ValueHistogram& values = tensor.metrics.values;
     if (!values.counts.empty())
@@ -81,6 +85,7 @@ Json json_of(const TensorReport& tensor) {
     out.set("scale_exponents", std::move(scales));
   }
   if (!tensor.advice.empty()) out.set("advice", tensor.advice);
+  if (!tensor.recipe_for.empty()) out.set("recipe_for", tensor.recipe_for);
   return out;
 }
 
@@ -104,6 +109,15 @@ Json head_of(const CheckpointReport& report) {
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
   out.set("worst", std::move(worst));
   out.set("notes", list_of(report.notes));
+  Json advice = Json::array();
+  for (const SharedAdvice& shared : report.advice)
+    advice.push(Json::object({{"what", shared.what},
+                              {"tensor", shared.tensor},
+                              {"advice", shared.advice},
+                              {"tensors", shared.tensors},
+                              {"far_below_normal", shared.far_below},
+                              {"recipe_for", shared.recipe_for}}));
+  out.set("advice", std::move(advice));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,7 +35,27 @@ struct TensorReport {
   std::vector<std::int64_t> scale_histogram;  // by exponent: [i] is 2^(i - 127) .. 2^(i - 126)
   // The advised_presets() that the target format supports for this tensor; empty: all.
   std::optional<std::vector<std::string_view>> could_have{};
+  // Of normal weights in this scaling, for comparison; NaN: not known.
+  double expected_sqnr = std::numeric_limits<double>::quiet_NaN();
+  double expected_cosine = std::numeric_limits<double>::quiet_NaN();
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
+  // What follows it: the value of option recipe_for,
+  // "^model\\.layers\\.3\\.q_proj\\.weight$=fp8-block", for this tensor and those that must have
+  // the same recipe.
+  std::string recipe_for;
+};
+
+// From how many decibels on a tensor is far from what normal weights have.
+inline constexpr double kFarFromNormal = 3;
+
+// The same advice for some tensors, and one option that follows it for all of them.
+struct SharedAdvice {
+  std::string what;          // "fp8-block instead of nvfp4"
+  std::string tensor;        // the one of the lowest SQNR: untrusted
+  std::string advice;        // for that one
+  std::int64_t tensors = 0;  // how many there are
+  bool far_below = false;    // normal weights: these need it, others would only be better with it
+  std::string recipe_for;    // for all; empty where no short expression finds them and no others
 };
 
 // Values that no metric counts: NaN or Inf before or after, and not the same on both sides. What
@@ -71,6 +92,7 @@ struct OCTAVO_API CheckpointReport {
   std::vector<std::string> written_again;  // then: files besides weights that were missing
   std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
   std::vector<std::string> notes;          // what the user should know
+  std::vector<SharedAdvice> advice;        // what needs it first, then most tensors
   // Tensors of a model that a comparison could not measure: one side has none, or another shape.
   std::vector<std::string> not_compared;
 
@@ -105,6 +127,8 @@ struct ErrorEstimate {
 // that are to have one, such as q/k/v, which servers load as one matrix; "" if there is none.
 [[nodiscard]] OCTAVO_API std::string advice_for(std::string_view preset,
                                                 std::span<const ErrorEstimate> tensors);
+// "fp8-block" of such a line.
+[[nodiscard]] OCTAVO_API std::string_view advised_preset(std::string_view advice);
 // The same for one alone.
 [[nodiscard]] OCTAVO_API std::string advice_for(const TensorReport& tensor);
 

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/base/json/json.h"
 #include "octavo/report/page/page_internal.h"
 #include "octavo/report/report_testing_internal.h"
@@ -84,6 +88,9 @@ TEST(CheckpointReport, PageHasEveryTensorAndNoForeignMarkup) {
     tensor.why = evil;
     tensor.advice = evil;
   }
+  for (TensorReport& tensor : report.tensors) tensor.recipe_for = evil;
+  report.advice = {
+      {.what = evil, .tensor = evil, .advice = evil, .tensors = 2, .recipe_for = evil}};
   report.tensors[2].name = report.tensors[2].module = evil;
   report.tensors[3].module = "model.layers.0." + evil;
   report.tensors[3].preset = report.tensors[3].scaling = evil;
@@ -121,6 +128,98 @@ TEST(CheckpointReport, CountsOfASampleAreEstimates) {
   EXPECT_EQ(values["counted"].integer_or(0), 10'000);
 }
 
+// The cells of the first map, by grade, and how many marks there are in it.
+std::map<std::string, int> cells_of(const std::string& html) {
+  const std::size_t begin = html.find("<div class=\"pane\">");
+  const std::string first =
+      html.substr(begin, html.find("<div class=\"pane\">", begin + 1) - begin);
+  std::map<std::string, int> cells;
+  for (std::size_t at = 0; (at = first.find("class=\"hit g", at)) != std::string::npos; ++at)
+    ++cells[first.substr(at + 11, 2)];
+  for (std::size_t at = 0; (at = first.find("class=\"mark\"", at)) != std::string::npos; ++at)
+    ++cells["mark"];
+  return cells;
+}
+
+// Normal weights in FP8, and one tensor of a few large values that come out exactly: 31.5 dB is
+// what to expect, and 40 dB is what does not fit.
+TEST(HeatMap, HealthyTensorsAreCalmAndAnOutlierIsMarked) {
+  CheckpointReport report;
+  for (int layer = 0; layer < 8; ++layer)
+    report.tensors.push_back(testing::sample_tensor(text("model.layers.", layer, ".up_proj"),
+                                                    "fp8-channel", 0.02, 0,
+                                                    static_cast<unsigned>(layer + 1)));
+  EXPECT_EQ(cells_of(html_of(report)), (std::map<std::string, int>{{"g4", 8}}));
+  report.tensors[3].metrics.sqnr = 40;
+  report.tensors[5].metrics.sqnr = 18;
+  const std::string html = html_of(report);
+  EXPECT_EQ(cells_of(html),
+            (std::map<std::string, int>{{"g0", 1}, {"g4", 6}, {"g6", 1}, {"mark", 2}}));
+  EXPECT_NE(html.find("Far from normal weights"), std::string::npos);
+  EXPECT_NE(html.find("A few large values hold most of the energy"), std::string::npos);
+}
+
+// The same decibels are good for one format and bad for another.
+TEST(HeatMap, EveryFormatHasItsOwnAnchor) {
+  CheckpointReport report;
+  report.tensors.push_back(testing::sample_tensor("model.layers.0.up_proj", "mxfp4", 0.02));
+  report.tensors.push_back(testing::sample_tensor("model.layers.0.down_proj", "mxfp8", 0.02));
+  EXPECT_EQ(cells_of(html_of(report)), (std::map<std::string, int>{{"g4", 2}}));
+  report.tensors[1].metrics.sqnr = report.tensors[0].metrics.sqnr;  // 12 dB less, two bits
+  EXPECT_EQ(cells_of(html_of(report)),
+            (std::map<std::string, int>{{"g0", 1}, {"g4", 1}, {"mark", 1}}));
+}
+
+TEST(HeatMap, GradesBeginWhereTheySay) {
+  for (int grade = 1; grade < page::kExactGrade; ++grade) {
+    EXPECT_EQ(page::grade_of(page::grade_begins(grade)), grade);
+    EXPECT_EQ(page::grade_of(page::grade_begins(grade) - 1e-9), grade - 1);
+  }
+  EXPECT_EQ(page::grade_of(0), page::kExpectedGrade);
+  EXPECT_EQ(page::grade_of(INFINITY), page::kExactGrade);
+  EXPECT_EQ(page::grade_of(-INFINITY), 0);
+  EXPECT_EQ(page::grade_of(NAN), 0);
+  EXPECT_TRUE(page::is_far_off(-INFINITY));
+  EXPECT_FALSE(page::is_far_off(INFINITY));  // no error
+}
+
+// Two plain checkpoints: there is no format to expect something of.
+TEST(HeatMap, WithoutAFormatTheMedianIsTheAnchor) {
+  CheckpointReport report = testing::sample_report(4, "mxfp8");
+  for (TensorReport& tensor : report.tensors) {
+    tensor.preset.clear();
+    tensor.expected_sqnr = tensor.expected_cosine = NAN;
+    tensor.metrics.sqnr = 50;
+  }
+  report.tensors[2].metrics.sqnr = 45;
+  const std::string html = html_of(report);
+  EXPECT_EQ(cells_of(html), (std::map<std::string, int>{{"g2", 1}, {"g4", 27}, {"mark", 1}}));
+  EXPECT_NE(html.find("their median, 50.0 dB"), std::string::npos);
+}
+
+TEST(CheckpointReport, PageSaysWhatItCannotKnow) {
+  const std::string html = html_of(testing::sample_report(1, "mxfp4"));
+  EXPECT_NE(html.find("it has seen no data"), std::string::npos);
+  EXPECT_NE(html.find("less weight error can have more perplexity"), std::string::npos);
+}
+
+TEST(CheckpointReport, AdviceNamesItsTensorAndAnOptionToPaste) {
+  CheckpointReport report = testing::sample_report(1, "mxfp4");
+  report.advice = {{.what = "fp8-block instead of mxfp4",
+                    .tensor = "model.<b>.weight",
+                    .advice = "fp8-block instead of mxfp4 gains 13 dB for 3.8 bits more",
+                    .tensors = 3,
+                    .far_below = true,
+                    .recipe_for = R"(^model\.\<b\>\.weight$=fp8-block)"}};
+  const std::string html = html_of(report);
+  EXPECT_NE(html.find("<code>model.&lt;b&gt;.weight</code>, far below normal weights: fp8-block "
+                      "instead of mxfp4 gains 13 dB"),
+            std::string::npos);
+  EXPECT_NE(html.find("--recipe-for &#39;^model\\.\\&lt;b\\&gt;\\.weight$=fp8-block&#39;"),
+            std::string::npos);
+  EXPECT_NE(html.find("and alike for 2 other tensors"), std::string::npos);
+}
+
 TEST(CheckpointReport, PageOfNothing) {
   EXPECT_NE(html_of(CheckpointReport{}).find("</html>"), std::string::npos);
 }
@@ -152,6 +251,24 @@ TEST(Advice, NamesNoPresetThatTheTargetCannotHold) {
   for (const char* one : {"fp8-channel", "fp8-block", "mxfp8"})
     EXPECT_TRUE(only(one).starts_with(std::string(one) + " instead of mxfp4")) << only(one);
   EXPECT_EQ(only("none of them"), "");
+}
+
+// Tall, wide or square: the same values have the same advice, where scales of a row or a block
+// differ by hundredths of a bit.
+TEST(Advice, EqualTensorsHaveEqualAdvice) {
+  for (const char* now : {"mxfp4", "nvfp4"}) {
+    std::set<std::string> advised;
+    for (const std::vector<std::int64_t>& shape : std::vector<std::vector<std::int64_t>>{
+             {64, 256}, {256, 1280}, {1280, 256}, {8192, 128}, {128, 8192}})
+      for (const double sigma : {0.02, 0.0317, 1.0}) {
+        TensorReport tensor = testing::sample_tensor("m", now, sigma);
+        tensor.shape = shape;
+        tensor.could_have = {"fp8-channel", "fp8-block", "mxfp8"};
+        const std::string advice = advice_for(tensor);
+        advised.insert(advice.substr(0, advice.find(" gains ")));
+      }
+    EXPECT_EQ(advised, std::set<std::string>{text("fp8-channel instead of ", now)});
+  }
 }
 
 TEST(Advice, SilentWhereNothingIsGained) {

@@ -7,6 +7,7 @@
 
 #include "octavo/quant/quantize.h"
 #include "octavo/report/checkpoint_report.h"
+#include "octavo/report/expected_error_internal.h"
 
 namespace octavo::testing {
 
@@ -38,6 +39,9 @@ inline TensorReport sample_tensor(const std::string& module, std::string_view pr
   for (int e = least; e <= most; ++e)
     out.scale_histogram[static_cast<std::size_t>(e + 127)] =
         out.metrics.scales.count / (most - least + 1);
+  const ExpectedError expected = expected_error(preset(preset_name), out.shape);
+  out.expected_sqnr = expected.sqnr;
+  out.expected_cosine = expected.cosine;
   out.advice = advice_for(out);
   return out;
 }

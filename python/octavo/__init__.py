@@ -24,6 +24,7 @@ from octavo._checkpoint import (
     verify_checkpoint,
 )
 from octavo._checkpoint_report import CheckpointReport, Finding, Findings, LimitMissed
+from octavo._compare_recipes import RecipeComparison, compare_recipes
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
@@ -66,6 +67,7 @@ __all__ = [
     "KVCache",
     "LimitMissed",
     "QuantizedTensor",
+    "RecipeComparison",
     "Scaling",
     "__version__",
     "amax",
@@ -73,6 +75,7 @@ __all__ = [
     "backends",
     "cast",
     "compare_checkpoints",
+    "compare_recipes",
     "compat",
     "convert_checkpoint",
     "decode",

@@ -12,6 +12,7 @@
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/pipeline/compare_checkpoints.h"
+#include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
@@ -159,6 +160,9 @@ void bind_pipeline(nb::module_& module) {
       .def("json", [](const CheckpointReport& report) { return json_of(report); })
       .def("html", [](const CheckpointReport& report) { return html_of(report); })
       .def("missed", &missed, nb::arg("limits"));
+  nb::class_<RecipeComparison>(module, "RecipeComparison")
+      .def("json", [](const RecipeComparison& comparison) { return json_of(comparison); })
+      .def("html", [](const RecipeComparison& comparison) { return html_of(comparison); });
   nb::class_<QuantizePlanOptions>(module, "QuantizePlanOptions");
   module.def("plan_options", &plan_options, nb::kw_only(), nb::arg("recipe"), nb::arg("target"),
              nb::arg("format"), nb::arg("scale_rule"), nb::arg("arith"), nb::arg("scale_policy"),
@@ -184,6 +188,21 @@ void bind_pipeline(nb::module_& module) {
         });
       },
       nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("threads"), nb::arg("progress").none());
+  module.def(
+      "compare_recipes",
+      [](const std::string& source, const std::vector<std::string>& recipes,
+         const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
+         const nb::object& progress) {
+        return watched(progress, [&](const OnProgress& on_progress) {
+          return compare_recipes(source, recipes,
+                                 {.plan = plan,
+                                  .threads = threads,
+                                  .max_memory = max_memory,
+                                  .on_progress = on_progress});
+        });
+      },
+      nb::arg("source"), nb::arg("recipes"), nb::arg("options"), nb::kw_only(), nb::arg("threads"),
+      nb::arg("max_memory"), nb::arg("progress").none());
   module.def("verify_checkpoint", &verify_json, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
              nb::arg("tensor_parallel"), nb::arg("codes"));
   module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),

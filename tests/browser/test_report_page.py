@@ -74,15 +74,18 @@ def test_reads_without_a_browser(page):
         assert f"model.layers.{layer}.mlp.down_proj.weight" in outline.text
 
 
-def test_the_worst_is_red_and_the_best_is_blue(page):
+def test_normal_tensors_are_calm_and_an_uneven_one_is_marked(page):
     outline = Outline()
     outline.feed(page.read_text(encoding="utf-8"))
     cells = [a for tag, a in outline.tags if tag == "rect" and a.get("class", "").startswith("hit")]
     first_map = cells[: len(cells) // 2]
-    worst = [a["data-m"] for a in first_map if a["class"] == "hit g0"]
+    worst = [a["data-m"] for a in first_map if a["class"] in ("hit g0", "hit g1", "hit g2")]
     assert worst == [LONG.removesuffix(".weight")]
-    assert any(a["class"] == "hit g7" for a in first_map)
-    assert "worst: " in outline.text
+    assert {a["class"] for a in first_map if a["data-m"] not in worst} == {"hit g4"}
+    assert (
+        sum(a.get("class") == "mark" for tag, a in outline.tags if tag == "path") == 2
+    )  # two maps
+    assert "Far from normal weights" in outline.text and "it has seen no data" in outline.text
 
 
 def test_says_each_thing_once(page):

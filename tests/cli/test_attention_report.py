@@ -39,6 +39,37 @@ def test_picture(octavo):
     assert result.code == 2 and ".html" in result.err
 
 
+def test_page_explains_its_rungs_and_has_the_numbers(octavo):
+    done = octavo.good("attention-report", *SMALL, "--html", "a.html", "--json")
+    text = (octavo.folder / "a.html").read_text()
+    report = json.loads(done.out)
+    for rung in ("bf16", "strict", "balanced", "fast", "naive", "auto"):
+        assert f"<b>{rung}</b>" in text
+    assert "<h2>The rungs</h2>" in text and "a counterexample" in text
+    assert text.count("<table>") == 1 + len(report["cases"])
+    for case in report["cases"]:
+        for entry in case["rungs"]:
+            assert f"<td>{entry['max_abs']:.2e}</td>" in text
+    assert len(report["advice"]) == len(report["cases"]) + 1
+    for line in report["advice"]:
+        assert line.replace("&", "&amp;") in text
+    for outside in ("http:", "https:", "src=", "url(", "<script"):
+        assert outside not in text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+def test_advice_is_the_cheapest_that_passes(octavo):
+    done = octavo.good("attention-report", *SMALL, "--inputs", "normal", "--json")
+    (case,) = json.loads(done.out)["cases"]
+    (line,) = json.loads(done.out)["advice"]
+    passing = [entry["rung"] for entry in case["rungs"] if entry["failures"] == 0]
+    cheapest = next(r for r in ("fast", "strict", "balanced", "bf16") if r in passing)
+    assert line.startswith(f"normal: {cheapest} is the cheapest that passes")
+    shown = octavo.good("attention-report", *SMALL, "--inputs", "normal").out
+    assert f"advice, {line}" in shown and "  fast: everything in FP8" in shown
+    none = octavo.good("attention-report", *SMALL, "--inputs", "peaked", "--rung", "fast").out
+    assert "none of the rungs that were run passes; fast fails at" in none
+
+
 def test_files(octavo):
     random = np.random.default_rng(0)
     for name in "qkv":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +138,28 @@ def test_advice_can_be_followed(octavo, model):
     report = octavo.good("quantize", "model", "-o", "out", *arguments).json
     advised = {t["advice"].split()[0] for t in report["tensors"] if "metrics" in t}
     assert advised == {"mxfp8"}  # it does not support block and channel scales
+
+
+def test_advice_is_an_option_to_paste(octavo, model):
+    shown = octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp4").out
+    name = re.search(r"advice for (\S+\.weight): (\S+) instead of mxfp4", shown)
+    option = re.search(r"^ +(--recipe-for '.*')$", shown, re.M)
+    assert name and option
+    again = ["quantize", "model", "-o", "again", "--recipe", "mxfp4", *shlex.split(option[1])]
+    report = octavo.good(*again, "--json").json
+    presets = {t["name"]: t.get("preset") for t in report["tensors"]}
+    assert presets[name[1]] == name[2]
+    assert "mxfp4" in presets.values()  # only that tensor, and what is loaded as one with it
+
+
+def test_equal_tensors_have_equal_advice(octavo):
+    tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(layers=4))
+    for recipe in ("mxfp4", "nvfp4"):
+        report = octavo.good("quantize", "model", "-o", recipe, "--recipe", recipe, "--json").json
+        advised = {t["advice"].split(" gains")[0] for t in report["tensors"] if "metrics" in t}
+        assert len(advised) == 1
+        (shared,) = report["advice"]
+        assert shared["tensors"] == 4 * 7 and shared["recipe_for"]
 
 
 def test_verify_lists_everything_in_json_and_collapses_on_a_terminal(octavo):

@@ -19,6 +19,7 @@
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
+#include "octavo/pipeline/output/model_card_internal.h"
 
 namespace octavo {
 namespace {
@@ -100,6 +101,29 @@ void make_index(const QuantizePlan& plan, const Put& put) {
   put(gathered);
 }
 
+// README.md: the source's, with the card of what is quantized here, and without that of an earlier
+// call. A text that is too large for one is copied.
+void make_card(const CheckpointReader& source, const QuantizePlan& plan, const Json& provenance,
+               bool quantizes, const Each& each) {
+  constexpr std::size_t kMaxBytes = 4U << 20;
+  const auto& others = source.other_files();
+  const bool has_one =
+      !source.is_gguf() && std::find(others.begin(), others.end(), kModelCard) != others.end();
+  const std::string path = text(source.path(), "/", kModelCard);
+  if (!has_one && !quantizes) return;
+  const unsigned mode = has_one ? permissions_of(path) : kAnyPermissions;
+  std::string readme;
+  if (has_one)
+    read_file(path, [&](std::string_view piece) {
+      readme += piece.substr(0, std::min(piece.size(), kMaxBytes + 1 - readme.size()));
+    });
+  if (readme.size() > kMaxBytes)
+    return each(std::string(kModelCard), mode, [&](const Put& put) { read_file(path, put); });
+  const std::string whole =
+      quantizes ? with_card(readme, model_card(source, plan, provenance)) : without_card(readme);
+  each(std::string(kModelCard), mode, [&](const Put& put) { put(whole); });
+}
+
 void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance,
                    const std::map<std::string, std::string>& sums, const Each& each) {
@@ -107,9 +131,10 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
     return permissions_of(text(source.path(), "/", name));
   };
   for (const std::string& name : source.other_files())
-    each(name, source.is_gguf() ? kAnyPermissions : mode(name), [&](const Put& put) {
-      source.is_gguf() ? put(source.made_file(name)) : read_file(source.path() + "/" + name, put);
-    });
+    if (name != kModelCard)
+      each(name, source.is_gguf() ? kAnyPermissions : mode(name), [&](const Put& put) {
+        source.is_gguf() ? put(source.made_file(name)) : read_file(source.path() + "/" + name, put);
+      });
   if (!plan.index_name.empty())
     each(plan.index_name, kAnyPermissions, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();
@@ -120,6 +145,7 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
                   [](const TensorAction& action) { return action.found != nullptr; });
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
+  make_card(source, plan, said, !was_quantized && !plan.model.weights.empty(), each);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
   Json listed = Json::object();
   for (const auto& [name, sum] : sums) listed.set(name, sum);
@@ -200,7 +226,8 @@ std::vector<std::string> repair_folder(const CheckpointReader& source, const Qua
                                        const std::string& folder) {
   std::vector<std::string> written;
   std::set<std::string> ours(plan.files.begin(), plan.files.end());
-  // All files are checked before one is written: a refused folder stays unchanged.
+  // All files are checked before one is written: a refused folder stays unchanged. A model card is
+  // the user's to write on.
   for (const bool writing : {false, true}) {
     if (writing) refuse_strangers(folder, ours);
     for_each_file(source, plan, provenance, sums,
@@ -212,7 +239,7 @@ std::vector<std::string> repair_folder(const CheckpointReader& source, const Qua
                       if (!writing) return;
                       write_file(path, mode, make);
                       written.push_back(name);
-                    } else if (!writing && !has_content(path, make)) {
+                    } else if (!writing && name != kModelCard && !has_content(path, make)) {
                       fail_on_file(
                           EEXIST, path, kOp, "'", shown(folder, 200), "' is complete, but its '",
                           shown(name, 160),

@@ -42,6 +42,7 @@ class Streaming {
       : source_(source),
         plan_(plan),
         options_(options),
+        nowhere_(destination.is_nowhere()),
         results_(plan.actions.size()),
         files_(source, plan, options, destination, results_),
         amaxes_(plan.actions.size(), 0.0F),
@@ -50,6 +51,7 @@ class Streaming {
     for (const RowBlock& row_block : split_row_blocks(source, plan)) {
       const std::size_t file = plan.actions[row_block.action].file;
       if (files_.is_finished(file)) continue;
+      if (nowhere_ && !plan.actions[row_block.action].quantize) continue;  // not measured
       files_.expect_row_block(file);
       ++row_blocks_of_[row_block.action];
       row_blocks_.push_back(row_block);
@@ -151,11 +153,16 @@ class Streaming {
 
   void process_row_block(Workspace& work, const RowBlock& row_block) {
     const TensorAction& action = action_of(row_block);
+    if (nowhere_) {
+      quantize_row_block(work, row_block, nullptr);
+      files_.row_block_is_done(action.file);
+      return;
+    }
     safetensors::FileWriter& writer = files_.writer_of(action.file);
     if (action.found) {
       convert_row_block(row_block, writer);
     } else if (action.quantize) {
-      quantize_row_block(work, row_block, writer);
+      quantize_row_block(work, row_block, &writer);
     } else {
       copy_row_block(work, row_block, writer);
     }
@@ -213,8 +220,9 @@ class Streaming {
     result.found.inf += found.inf;
   }
 
+  // Without a writer: measured only.
   void quantize_row_block(Workspace& work, const RowBlock& row_block,
-                          safetensors::FileWriter& writer) {
+                          safetensors::FileWriter* writer) {
     const TensorAction& action = action_of(row_block);
     const View values = work.window.read_values(source_, action, row_block);
     ContentHash content{.first_row = row_in_source(source_, action, row_block)};
@@ -236,9 +244,10 @@ class Streaming {
                                  .known_max_relative = known_max_relative(row_block)});
     error.input.nan += found.nan;
     error.input.inf += found.inf;
-    for (const RowBlockBytes& part : pack_row_block(plan_.options.target, action.weight,
-                                                    row_block.first_row, as_stored(work, action)))
-      write_rows(action.outputs[part.tensor], part.offset, part.bytes, writer);
+    if (writer != nullptr)
+      for (const RowBlockBytes& part : pack_row_block(plan_.options.target, action.weight,
+                                                      row_block.first_row, as_stored(work, action)))
+        write_rows(action.outputs[part.tensor], part.offset, part.bytes, *writer);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[row_block.action];
     result.content += content.sum;
@@ -273,6 +282,7 @@ class Streaming {
   const CheckpointReader& source_;
   const QuantizePlan& plan_;
   const QuantizeCheckpointOptions& options_;
+  bool nowhere_;
   std::vector<ActionResult> results_;
   StreamFiles files_;
   std::vector<float> amaxes_;

@@ -23,11 +23,13 @@ struct ActionResult {
   std::uint64_t content = 0;  // hash of its source, see content_hash
 };
 
-// The destination: a folder with a progress record, or one file of a given name.
+// The destination: a folder with a progress record, or one file of a given name, or neither: then
+// what is quantized is measured, and nothing is written.
 struct Destination {
   OutputFolder* folder = nullptr;
   std::string file;
   std::string source{};  // source_identity at opening; empty: the current one
+  [[nodiscard]] bool is_nowhere() const { return folder == nullptr && file.empty(); }
 };
 
 // Writes all unfinished files, each atomically. Throws what reading, quantizing and writing throw;

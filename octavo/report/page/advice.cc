@@ -184,36 +184,62 @@ ErrorEstimate error_estimate_of(const TensorReport& tensor) {
   return out;
 }
 
+std::string_view advised_preset(std::string_view advice) {
+  return advice.substr(0, advice.find(' '));
+}
+
+namespace {
+
+// What a preset would change for all of some tensors.
+struct Change {
+  double gain = NAN;  // decibels; NaN where one of them cannot have it
+  double bits = 0;    // more for each value
+  // Decibels per bit; a quarter of a bit is what scales alone make.
+  [[nodiscard]] double rate() const { return gain / std::max(bits, 0.25); }
+  [[nodiscard]] bool is_worth_saying() const { return std::isfinite(gain) && gain >= kWorthSaying; }
+};
+
 // Errors add up: each tensor's shrinks by its own gain. Where none has an error (which no gain
 // changes) they count alike.
-std::string advice_for(std::string_view preset_name, std::span<const ErrorEstimate> tensors) {
+Change change_to(std::size_t candidate, std::span<const ErrorEstimate> tensors) {
   double error2 = 0, elements = 0;
   for (const ErrorEstimate& one : tensors) {
     error2 += one.error2;
     elements += one.elements;
   }
-  double best_rate = 0, best_gain = 0, best_bits = 0;
-  std::string_view best;
-  for (std::size_t i = 0; i < kCandidates.size(); ++i) {
-    double before = 0, after = 0, more = 0;
-    for (const ErrorEstimate& one : tensors) {
-      const double weight = error2 > 0 ? one.error2 : 1;
-      before += weight;
-      after += weight * std::pow(10.0, -static_cast<double>(one.gain[i]) / 10);  // or NaN
-      const double share =
-          elements > 0 ? one.elements / elements : 1 / static_cast<double>(tensors.size());
-      more += static_cast<double>(one.bits[i]) * share;
-    }
-    const double gain = 10 * std::log10(before / after);
-    // Decibels per bit; a quarter of a bit is what scales alone make.
-    const double rate = gain / std::max(more, 0.25);
-    if (!(gain >= kWorthSaying) || !std::isfinite(gain) || rate <= best_rate) continue;
-    best = kCandidates[i];
-    best_rate = rate;
-    best_gain = gain;
-    best_bits = more;
+  double before = 0, after = 0, more = 0;
+  for (const ErrorEstimate& one : tensors) {
+    const double weight = error2 > 0 ? one.error2 : 1;
+    before += weight;
+    after += weight * std::pow(10.0, -static_cast<double>(one.gain[candidate]) / 10);  // or NaN
+    const double share =
+        elements > 0 ? one.elements / elements : 1 / static_cast<double>(tensors.size());
+    more += static_cast<double>(one.bits[candidate]) * share;
   }
-  if (best.empty()) return "";
+  return {10 * std::log10(before / after), more};
+}
+
+}  // namespace
+
+// The most decibels per bit, but of presets that the estimate cannot tell apart the first of the
+// list: two matrices of the same values, one tall and one wide, differ by hundredths of a bit and
+// tenths of a decibel, and are to have one advice.
+std::string advice_for(std::string_view preset_name, std::span<const ErrorEstimate> tensors) {
+  constexpr double kSameBits = 0.3;  // MX scales take a quarter of a bit
+  std::array<Change, ErrorEstimate::kPresets> changes;
+  const Change* most = nullptr;
+  for (std::size_t i = 0; i < kCandidates.size(); ++i) {
+    changes[i] = change_to(i, tensors);
+    if (changes[i].is_worth_saying() && (most == nullptr || changes[i].rate() > most->rate()))
+      most = &changes[i];
+  }
+  if (most == nullptr) return "";
+  std::size_t at = 0;
+  while (!changes[at].is_worth_saying() || changes[at].gain < most->gain - kWorthSaying ||
+         changes[at].bits > most->bits + kSameBits)
+    ++at;
+  const std::string_view best = kCandidates[at];
+  const double best_gain = changes[at].gain, best_bits = changes[at].bits;
   const std::string cost = std::fabs(best_bits) < 0.05 ? "the same size"
                            : best_bits > 0             ? page::fixed(best_bits, 1) + " bits more"
                                                        : page::fixed(-best_bits, 1) + " bits less";

@@ -18,29 +18,20 @@ std::string head_of(const CheckpointReport& report) {
               report.verb == "compare" ? "" : "Quantized to ", what, "</p></header>\n");
 }
 
-// Advice grouped: one line for each kind, with its count.
 std::string advice_list(const CheckpointReport& report) {
-  struct Given {
-    std::string from, example;
-    std::int64_t count = 0;
-  };
-  std::vector<Given> all;
-  for (const TensorReport& tensor : report.tensors) {
-    if (tensor.advice.empty()) continue;
-    // The part before the numbers: "fp8-block instead of nvfp4".
-    const std::string kind = tensor.advice.substr(0, tensor.advice.find(" gains "));
-    bool known = false;
-    for (Given& given : all)
-      if (given.from == kind) known = true, ++given.count;
-    if (!known) all.push_back({kind, text(tensor.advice, " (", tensor.name, ")"), 1});
-  }
   std::string items;
-  for (const Given& given : all)
-    items += text("<li>", escaped(given.example),
-                  given.count > 1 ? text(", and alike for ", page::grouped(given.count - 1),
-                                         given.count == 2 ? " other tensor" : " other tensors")
-                                  : "",
-                  "</li>\n");
+  for (const SharedAdvice& shared : report.advice) {
+    const std::string others = shared.tensors > 1
+                                   ? text(", and alike for ", page::grouped(shared.tensors - 1),
+                                          shared.tensors == 2 ? " other tensor" : " other tensors")
+                                   : "";
+    items += text(
+        "<li><code>", escaped(shared.tensor), "</code>",
+        shared.far_below ? ", far below normal weights: " : ": ", escaped(shared.advice), others,
+        shared.recipe_for.empty() ? std::string(". The table has an option for each of them")
+                                  : text("<br>", page::option_text(shared.recipe_for)),
+        "</li>\n");
+  }
   return items;
 }
 
@@ -54,7 +45,9 @@ std::string notes_of(const CheckpointReport& report) {
   if (!advice.empty())
     out += text("<h2", notes.empty() ? "" : " style=\"margin-top:14px\"",
                 ">Advice</h2><p class=\"soft small\">Estimated from how the values of each tensor "
-                "are spread; another recipe for such names tries it.</p><ul>",
+                "are spread, and only what the target and the loaders of this recipe can hold. "
+                "Paste an option behind <code>octavo quantize</code> to try it; of several "
+                "<code>--recipe-for</code> that find a name the first decides.</p><ul>",
                 advice, "</ul>");
   return out + "</section>\n";
 }
@@ -81,22 +74,11 @@ std::string provenance_of(const CheckpointReport& report) {
 }  // namespace
 
 std::string html_of(const CheckpointReport& report) {
-  // The policy forbids every request, whatever a name may have smuggled in.
-  return text(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\">\n<meta "
-      "http-equiv=\"Content-Security-Policy\" "
-      "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-      "img-src "
-      "data:\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
-      escaped(report.title), " - octavo</title>\n<style>", page::style(),
-      "</style></head>\n<body><main>\n", head_of(report), page::summary(report), notes_of(report),
-      page::heat_maps(report), page::histograms(report), page::tensor_table(report),
-      page::plain_table(report), provenance_of(report),
-      "<footer>Made by octavo. SQNR: 10 log<sub>10</sub> of the sum of squared values over the sum "
-      "of squared errors. Every number is per tensor and counts what is finite.</footer>\n"
-      "</main>\n<script>",
-      page::script(), "</script></body></html>\n");
+  return page::document(
+      report.title,
+      text(head_of(report), page::knowledge(), page::summary(report), notes_of(report),
+           page::heat_maps(report), page::histograms(report), page::tensor_table(report),
+           page::plain_table(report), provenance_of(report)));
 }
 
 }  // namespace octavo

@@ -10,8 +10,10 @@
 namespace octavo::page {
 namespace {
 
+// Several tensors (the experts of a layer) have one cell: that of the furthest from normal.
 struct Cell {
-  const TensorReport* worst = nullptr;
+  const TensorReport* shown = nullptr;
+  double above = 0;
   std::int64_t tensors = 0;
 };
 
@@ -23,7 +25,10 @@ struct Stack {
   std::map<std::pair<std::string, std::int64_t>, Cell> cells;
 };
 
-std::vector<Stack> stacks_of(const CheckpointReport& report) {
+using AboveOf = double (Grading::*)(const TensorReport&) const;
+
+std::vector<Stack> stacks_of(const CheckpointReport& report, const Grading& grading,
+                             AboveOf above_of) {
   std::vector<Stack> stacks;
   for (const TensorReport& tensor : report.tensors) {
     if (!tensor.measured) continue;
@@ -37,9 +42,13 @@ std::vector<Stack> stacks_of(const CheckpointReport& report) {
       stack->modules.push_back(place.module);
     stack->layers[place.layer] = 0;
     Cell& cell = stack->cells[{place.module, place.layer}];
-    ++cell.tensors;
-    if (cell.worst == nullptr || tensor.metrics.sqnr < cell.worst->metrics.sqnr)
-      cell.worst = &tensor;
+    const double above = (grading.*above_of)(tensor);
+    // What has no error at all is the last to be shown.
+    const auto far = [](double at) { return at == INFINITY ? -1 : std::fabs(at); };
+    if (cell.tensors++ == 0 || far(above) > far(cell.above)) {
+      cell.shown = &tensor;
+      cell.above = above;
+    }
   }
   for (Stack& stack : stacks) {
     std::size_t column = 0;
@@ -48,27 +57,42 @@ std::vector<Stack> stacks_of(const CheckpointReport& report) {
   return stacks;
 }
 
-using GradeOf = int (*)(const Grading&, const ErrorMetrics&);
+std::string beside_normal(const TensorReport& tensor, const Grading& grading) {
+  const double above = grading.above(tensor);
+  if (!std::isfinite(above)) return above > 0 ? "no error" : "some values are NaN or Inf";
+  return text(fixed(tensor.metrics.sqnr, 2), " dB, ", fixed(std::fabs(above), 1), " dB ",
+              above < 0 ? "below " : "above ",
+              std::isnan(tensor.expected_sqnr) ? "the median" : "normal weights", " (",
+              fixed(grading.expected_sqnr(tensor), 1), ")");
+}
 
-std::string row_of(const Stack& stack, const std::string& module, const Grading& grading,
-                   GradeOf grade_of) {
-  std::string rects;
+// A mark stands at the top of its cell for a tensor far above normal ones, at the bottom for one
+// far below; a line, because cells are stretched.
+std::string mark_of(double above, std::size_t column) {
+  if (!is_far_off(above)) return "";
+  return text("<path class=\"mark\" d=\"M", column, above < 0 ? ".16 .8" : ".16 .2", "h.6\"/>");
+}
+
+std::string row_of(const Stack& stack, const std::string& module, const Grading& grading) {
+  std::string rects, marks;
   for (const auto& [layer, column] : stack.layers) {
     const auto found = stack.cells.find({module, layer});
     if (found == stack.cells.end()) {
       rects += text("<rect class=\"gx\" x=\"", column, "\" width=\".92\" height=\"1\"/>");
       continue;
     }
-    const TensorReport& tensor = *found->second.worst;
+    const Cell& cell = found->second;
+    const TensorReport& tensor = *cell.shown;
     const std::string name = escaped(tensor.module.empty() ? tensor.name : tensor.module);
-    rects += text(
-        "<rect class=\"hit g", grade_of(grading, tensor.metrics), "\" x=\"", column,
-        "\" width=\".92\" height=\"1\" data-m=\"", name, "\"><title>", name, "\n",
-        fixed(tensor.metrics.sqnr, 2), " dB, cosine ", cosine_text(tensor.metrics.cosine),
-        tensor.preset.empty() ? "" : ", ", escaped(tensor.preset),
-        found->second.tensors > 1 ? text("\nthe worst of ", found->second.tensors, " tensors") : "",
-        "</title></rect>");
+    rects += text("<rect class=\"hit g", grade_of(cell.above), "\" x=\"", column,
+                  "\" width=\".92\" height=\"1\" data-m=\"", name, "\"><title>", name, "\n",
+                  beside_normal(tensor, grading), "\ncosine ", cosine_text(tensor.metrics.cosine),
+                  tensor.preset.empty() ? "" : ", ", escaped(tensor.preset),
+                  cell.tensors > 1 ? text("\nthe furthest off of ", cell.tensors, " tensors") : "",
+                  "</title></rect>");
+    marks += mark_of(cell.above, column);
   }
+  rects += marks;  // over the cells
   return text("<div class=\"row\"><div class=\"lab\" title=\"", escaped(module), "\"><bdi>",
               escaped(module.empty() ? "(itself)" : module), "</bdi></div><svg viewBox=\"0 0 ",
               stack.layers.size(), " 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"",
@@ -91,54 +115,108 @@ std::string axis_of(const Stack& stack) {
               "</div></div>\n");
 }
 
-std::string map_of(const std::vector<Stack>& stacks, const Grading& grading, GradeOf grade_of) {
+std::string map_of(const CheckpointReport& report, const Grading& grading, AboveOf above_of) {
   std::string out;
-  for (const Stack& stack : stacks) {
+  for (const Stack& stack : stacks_of(report, grading, above_of)) {
     out += text("<div class=\"map\"><h3 class=\"mono\">", escaped(stack.name), "</h3>\n");
-    for (const std::string& module : stack.modules) out += row_of(stack, module, grading, grade_of);
+    for (const std::string& module : stack.modules) out += row_of(stack, module, grading);
     out += axis_of(stack) + "</div>\n";
   }
   return out;
 }
 
-// What the colours are, and from which number on.
-template <typename Label>
-std::string legend(const Grading& grading, Label&& label) {
-  std::string out = "<div class=\"scale\">";
-  if (grading.flat) {
-    out += text("<span><i class=\"g", grading.grade((grading.worst + grading.best) / 2),
-                "\"></i>all alike: ", label(grading.worst), " to ", label(grading.best), "</span>");
-  } else {
-    for (int i = 0; i < kGrades; ++i)
-      out += text("<span><i class=\"g", i, "\"></i>", i == 0 ? "worst: " : "from ",
-                  label(grading.lowest + i * grading.step),
-                  i + 1 == kGrades ? text(" to ", label(grading.best)) : "", "</span>");
+// "mxfp4 19.1 dB, fp8-channel 31.5 dB": what is expected, from the least to the most of a format.
+std::string anchors_of(const CheckpointReport& report, const Grading& grading) {
+  struct Anchor {
+    std::string name;
+    double least = INFINITY, most = -INFINITY;
+  };
+  std::vector<Anchor> anchors;
+  for (const TensorReport& tensor : report.tensors) {
+    if (!tensor.measured || std::isnan(tensor.expected_sqnr)) continue;
+    auto at = std::find_if(anchors.begin(), anchors.end(),
+                           [&](const Anchor& known) { return known.name == tensor.preset; });
+    if (at == anchors.end()) at = anchors.insert(at, Anchor{.name = tensor.preset});
+    at->least = std::min(at->least, tensor.expected_sqnr);
+    at->most = std::max(at->most, tensor.expected_sqnr);
   }
-  return out + "<span><i class=\"gx\"></i>not quantized</span></div>\n";
+  std::string out;
+  for (const Anchor& anchor : anchors) {
+    const std::string least = fixed(anchor.least, 1), most = fixed(anchor.most, 1);
+    out += text(out.empty() ? "" : ", ", escaped(anchor.name), " ", least,
+                least == most ? "" : text(" to ", most), " dB");
+  }
+  if (grading.unknown() > 0)
+    out += text(out.empty() ? "" : "; ", "of ", grouped(grading.unknown()),
+                " tensors the format is not known, and their median, ",
+                fixed(grading.median_sqnr(), 1), " dB, stands for it");
+  return out;
+}
+
+// The tensors that are marked, the furthest off first.
+std::string far_off_list(const CheckpointReport& report, const Grading& grading) {
+  constexpr std::size_t kShown = 8;
+  std::vector<std::pair<double, const TensorReport*>> far;
+  for (const TensorReport& tensor : report.tensors)
+    if (const double above = tensor.measured ? grading.above(tensor) : 0; is_far_off(above))
+      far.emplace_back(std::fabs(above), &tensor);
+  if (far.empty())
+    return "<p class=\"small\">No tensor is 3 dB or more away from normal weights.</p>\n";
+  std::stable_sort(far.begin(), far.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string items;
+  for (std::size_t i = 0; i < std::min(kShown, far.size()); ++i) {
+    const TensorReport& tensor = *far[i].second;
+    const bool high = grading.above(tensor) > 0;
+    items += text("<li><code>", escaped(tensor.name), "</code>: ", beside_normal(tensor, grading),
+                  high ? text(". A few large values hold most of the energy and come out well; of "
+                              "the others ",
+                              share_text(tensor.metrics.flushed_share), " became zero")
+                       : "",
+                  "</li>\n");
+  }
+  if (far.size() > kShown)
+    items += text("<li>and ", grouped(static_cast<std::int64_t>(far.size() - kShown)),
+                  " more: order the table by \"beside normal\"</li>\n");
+  return text("<h3>Far from normal weights</h3><ul class=\"small\">", items, "</ul>\n");
 }
 
 }  // namespace
 
+std::string legend() {
+  const auto from = [](int grade) { return fixed(std::fabs(grade_begins(grade)), 0); };
+  std::string out = "<div class=\"scale\">";
+  const auto key = [&](int grade, std::string_view what) {
+    out += text("<span><i class=\"g", grade, "\"></i>", what, "</span>");
+  };
+  key(0, text(from(1), " dB below normal weights, or more"));
+  for (int grade = 1; grade < kExpectedGrade; ++grade)
+    key(grade, text(from(grade + 1), " to ", from(grade), " below"));
+  key(kExpectedGrade, "as normal weights");
+  key(kExpectedGrade + 1,
+      text(from(kExpectedGrade + 1), " to ", from(kExpectedGrade + 2), " above"));
+  key(kExactGrade - 1, text("more than ", from(kExactGrade - 1), " above"));
+  key(kExactGrade, "no error");
+  return out + "<span><i class=\"gx\"></i>not quantized</span></div>\n";
+}
+
 std::string heat_maps(const CheckpointReport& report) {
-  const std::vector<Stack> stacks = stacks_of(report);
-  if (stacks.empty()) return "";
-  const Grading by_sqnr = sqnr_grading(report), by_cosine = cosine_grading(report);
+  const Grading grading(report);
+  const std::string by_sqnr = map_of(report, grading, &Grading::above);
+  if (by_sqnr.empty()) return "";
   return text(
-      "<section><h2>Layer by layer</h2><p class=\"soft small\">Colours run from the worst of this "
-      "model (red) to its best (blue). A cell's name and numbers appear under the "
-      "pointer.</p>\n<div class=\"tabs\">"
+      "<section><h2>Layer by layer</h2><p class=\"soft small\">A colour says how far a tensor is "
+      "from what normal (Gaussian) weights have in its format: ",
+      anchors_of(report, grading),
+      ". A tensor that is 3 dB or more away has a mark, at the bottom of its cell if it is worse, "
+      "at the top if it is above. A cell's name and numbers appear under the pointer.</p>\n"
+      "<div class=\"tabs\">"
       "<input type=\"radio\" name=\"map\" id=\"map-sqnr\" checked><label for=\"map-sqnr\">SQNR"
       "</label><input type=\"radio\" name=\"map\" id=\"map-cosine\"><label "
       "for=\"map-cosine\">Cosine"
       "</label>\n<div class=\"pane\">",
-      map_of(stacks, by_sqnr,
-             [](const Grading& g, const ErrorMetrics& m) { return g.grade(m.sqnr); }),
-      legend(by_sqnr, [](double at) { return fixed(at, 1) + " dB"; }),
-      "</div>\n<div class=\"pane\">",
-      map_of(stacks, by_cosine,
-             [](const Grading& g, const ErrorMetrics& m) { return g.grade(nines(m.cosine)); }),
-      legend(by_cosine, [](double at) { return cosine_text(1 - std::pow(10, -at)); }),
-      "</div></div></section>\n");
+      by_sqnr, "</div>\n<div class=\"pane\">", map_of(report, grading, &Grading::above_by_cosine),
+      "</div></div>\n", legend(), far_off_list(report, grading), "</section>\n");
 }
 
 }  // namespace octavo::page

@@ -25,19 +25,38 @@ std::string bytes_text(std::uint64_t bytes);  // "1.50 GiB"
 std::string share_text(double share);         // "0", "0.012 %"
 std::string cosine_text(double cosine);       // as many nines as there are, and two digits more
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "4096 x 1024"
+std::string signed_text(double decibels);                        // "+0.1", "-6.5", "0.0"
+// What to paste after octavo quantize: markup of --recipe-for with its value in quotes of a shell.
+std::string option_text(std::string_view recipe_for);
 
-// Quality grade of a tensor, 0 the worst, kGrades - 1 the best: its colour everywhere on the page.
-inline constexpr int kGrades = 8;
-struct Grading {
-  double lowest = 0, step = 1;  // grade i begins at lowest + i * step
-  double worst = 0, best = 0;   // of the tensors that have a number
-  bool flat = false;            // all of them are alike, and have one colour
-  [[nodiscard]] int grade(double value) const;
+// The grade of a tensor, its colour everywhere on the page: how many decibels its SQNR is above
+// what normal weights have in its format. 0: 12 dB below, or values are lost; kExpectedGrade: less
+// than 1 dB away; the one before kExactGrade: 3 dB above or more; kExactGrade: no error at all.
+inline constexpr int kExpectedGrade = 4, kExactGrade = 7;
+[[nodiscard]] int grade_of(double above);
+[[nodiscard]] double grade_begins(int grade);  // in decibels
+[[nodiscard]] bool is_far_off(double above);   // by kFarFromNormal, either way: marked
+// How many nines a cosine has, -log10(1 - cosine).
+[[nodiscard]] double nines(double cosine);
+
+// What tensors are held against. Where it is not known what to expect of one (both sides of a
+// comparison are plain numbers), that is the median of all such tensors.
+class Grading {
+ public:
+  explicit Grading(const CheckpointReport& report);
+  [[nodiscard]] double expected_sqnr(const TensorReport& tensor) const;
+  // Decibels above it; infinite where there is no error, or (below) where values are lost.
+  [[nodiscard]] double above(const TensorReport& tensor) const;
+  // The same by cosine, of which a nine is ten decibels.
+  [[nodiscard]] double above_by_cosine(const TensorReport& tensor) const;
+  // How many tensors are held against the median, and that.
+  [[nodiscard]] std::int64_t unknown() const { return unknown_; }
+  [[nodiscard]] double median_sqnr() const { return median_sqnr_; }
+
+ private:
+  std::int64_t unknown_ = 0;
+  double median_sqnr_ = 0, median_nines_ = 0;
 };
-Grading sqnr_grading(const CheckpointReport& report);  // of decibels
-// Of how many nines a cosine has, -log10(1 - cosine).
-Grading cosine_grading(const CheckpointReport& report);
-double nines(double cosine);
 
 // Where a module stands: "model.layers" 3 "self_attn.q_proj"; a second number (an expert's) is "*".
 struct Place {
@@ -49,11 +68,20 @@ Place place_of(std::string_view module);
 // The element format of a tensor, from the line that describes its scaling.
 std::optional<Format> format_of(const TensorReport& tensor);
 
+// The page around its body, which is markup.
+std::string document(std::string_view title, std::string_view body);
+// What a page about weight errors can know and what it cannot, in a paragraph.
+std::string knowledge();
 std::string style();
 std::string script();
 std::string summary(const CheckpointReport& report);
+std::string legend();  // of the grades
 std::string heat_maps(const CheckpointReport& report);
 std::string histograms(const CheckpointReport& report);
+// A table that the script sorts and searches; heads and rows are markup.
+std::string sortable_table(std::string_view heads, std::string_view rows);
+std::string head_cell(std::string_view name, std::string_view title, bool left = false);
+std::string breakable(std::string_view name);  // escaped; may be broken after a dot
 std::string tensor_table(const CheckpointReport& report);
 std::string plain_table(const CheckpointReport& report);
 

@@ -1,6 +1,7 @@
 // How the page looks, and the little that its script does. Colours are variables with a dark set;
-// the grades g0 (worst) to g7 (best) run from red over yellow to blue, which the colour blind can
-// tell apart.
+// the grades run from red (g0, far below normal weights) over yellow to a calm blue (g4, as normal
+// weights) and violet (g6, far above), which the colour blind can tell apart by lightness and
+// marks; g7, no error, is green.
 #include "octavo/report/page/page_internal.h"
 
 namespace octavo::page {
@@ -9,10 +10,10 @@ std::string style() {
   return R"css(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1b2027;--soft:#5b6572;--line:#dfe3e8;--accent:#2463a8;
 --bar:#8fb1d6;--bar2:#e2a15e;--bar3:#8fb58a;--warn:#b3261e;--none:#e9ecf0;--shade:#f1f4f7;
---g0:#a51428;--g1:#d6492f;--g2:#ef8a4e;--g3:#fbc374;--g4:#f3ecb8;--g5:#b9dbe8;--g6:#7fb2d5;--g7:#4a7fbb}
+--g0:#a51428;--g1:#d6492f;--g2:#f0924f;--g3:#f8d88c;--g4:#a9cbe6;--g5:#b7a6dc;--g6:#7a4fb0;--g7:#b5dcc0}
 @media(prefers-color-scheme:dark){:root{--bg:#12161b;--card:#1a2027;--ink:#e4e9ef;--soft:#98a3b0;--line:#2c343d;--accent:#79b4f2;
 --bar:#4c7fb5;--bar2:#c98745;--bar3:#5f8f63;--warn:#ff8a7d;--none:#252c34;--shade:#20272f;
---g0:#c92a3e;--g1:#dd5a3c;--g2:#e38a51;--g3:#dfae66;--g4:#cfc793;--g5:#8fb6c6;--g6:#5e93ba;--g7:#3d6fa8}}
+--g0:#c92a3e;--g1:#dd5a3c;--g2:#e38a51;--g3:#d9bd72;--g4:#3f6c94;--g5:#7b68ab;--g6:#a678dd;--g7:#3f7a55}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
@@ -51,10 +52,18 @@ code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mo
 .map rect{fill:var(--c)}
 .map rect.hit{cursor:pointer}
 .map rect.hit:hover{stroke:var(--ink);stroke-width:2px;vector-effect:non-scaling-stroke}
+.map .mark{stroke:var(--ink);stroke-width:3px;vector-effect:non-scaling-stroke;pointer-events:none;fill:none}
 .axis{position:relative;height:18px;font-size:.74rem;color:var(--soft)}
 .axis span{position:absolute;transform:translateX(-50%)}
 .scale{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.8rem;color:var(--soft);margin-top:8px}
 .scale i{background:var(--c)}
+.know{border-left:3px solid var(--accent);padding:2px 0 2px 12px;margin:14px 0 0;max-width:76em}
+.option{display:inline-block;background:var(--shade);border:1px solid var(--line);border-radius:5px;padding:2px 7px;margin:3px 0;user-select:all}
+td details summary{font-weight:400}
+section>h3{margin-top:12px}
+.spread path{fill:none;vector-effect:non-scaling-stroke;stroke-width:1px;stroke:var(--line)}
+.spread .stroke{stroke:var(--bar);stroke-width:1.5px;stroke-opacity:.75}.spread .normal{stroke:var(--ink);stroke-width:2px}
+.spread svg{height:30px}.plain{padding-left:2px;list-style:none}
 .hists{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,390px),1fr));gap:16px;margin-top:12px}
 .hist h3{display:-webkit-box;-webkit-line-clamp:3;-webkit-box-orient:vertical;overflow:hidden}
 .hist{border:1px solid var(--line);border-radius:8px;padding:12px 14px;min-width:0}
@@ -80,7 +89,7 @@ th[aria-sort=descending] button::after{content:" \2193"}
 td.n{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:250px}
 td.a{text-align:left;white-space:normal;min-width:160px;color:var(--soft)}
 tbody tr:hover td{background:var(--shade)}
-td i.dot{display:inline-block;width:10px;height:10px;border-radius:3px;background:var(--c);margin-right:7px}
+td i.dot,li i.dot{display:inline-block;width:10px;height:10px;border-radius:3px;background:var(--c);margin-right:7px}
 td.w{color:var(--warn);font-weight:600}
 ul{margin:6px 0 0;padding-left:20px}
 li{margin-bottom:4px;overflow-wrap:anywhere}

@@ -4,6 +4,7 @@
 
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
+#include "octavo/report/median_internal.h"
 #include "octavo/report/page/page_internal.h"
 
 namespace octavo::page {
@@ -29,13 +30,9 @@ Totals totals_of(const CheckpointReport& report) {
     out.not_finite_in += metrics.input.nan + metrics.input.inf;
     out.not_finite_out += metrics.result.nan + metrics.result.inf;
     out.uncounted += uncounted(tensor);
-    sqnrs.push_back(metrics.sqnr);
+    if (!std::isnan(metrics.sqnr)) sqnrs.push_back(metrics.sqnr);
   }
-  if (!sqnrs.empty()) {
-    const auto middle = sqnrs.begin() + static_cast<std::ptrdiff_t>(sqnrs.size() / 2);
-    std::nth_element(sqnrs.begin(), middle, sqnrs.end());
-    out.median_sqnr = *middle;
-  }
+  out.median_sqnr = median(std::move(sqnrs));
   return out;
 }
 

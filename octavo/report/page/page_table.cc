@@ -8,16 +8,6 @@
 namespace octavo::page {
 namespace {
 
-// A long name may be broken after a dot.
-std::string breakable(std::string_view name) {
-  std::string out;
-  for (const char c : escaped(name)) {
-    out += c;
-    if (c == '.') out += "<wbr>";
-  }
-  return out;
-}
-
 std::string count_cell(std::string_view label, std::int64_t count, double share, bool bad) {
   return text("<td data-l=\"", label, "\" data-v=\"", brief(share), "\"",
               count > 0 && bad ? " class=\"w\"" : "", " title=\"", grouped(count), "\">",
@@ -32,9 +22,11 @@ std::string row_of(const TensorReport& tensor, const Grading& grading) {
       text("<tr><td class=\"n mono\">", breakable(tensor.name), "</td><td data-l=\"shape\">",
            shape_text(tensor.shape), "</td><td class=\"l\" data-l=\"format\" title=\"",
            escaped(tensor.scaling), "\">", escaped(tensor.preset), "</td>");
+  const double above = grading.above(tensor);
   out += text(
       "<td data-l=\"bits\">", fixed(m.bits_per_value, 2), "</td><td data-l=\"SQNR dB\" data-v=\"",
-      fixed(m.sqnr, 4), "\"><i class=\"dot g", grading.grade(m.sqnr), "\"></i>", fixed(m.sqnr, 2),
+      fixed(m.sqnr, 4), "\"><i class=\"dot g", grade_of(above), "\"></i>", fixed(m.sqnr, 2),
+      "</td><td data-l=\"beside normal\" data-v=\"", fixed(above, 4), "\">", signed_text(above),
       "</td><td data-l=\"cosine\" data-v=\"", fixed(m.cosine, 15), "\">", cosine_text(m.cosine),
       "</td><td data-l=\"error\" data-v=\"", brief(m.relative_l2), "\">",
       fixed(100 * m.relative_l2, 2), " %</td><td data-l=\"max error\">", brief(m.max_abs), "</td>");
@@ -42,7 +34,11 @@ std::string row_of(const TensorReport& tensor, const Grading& grading) {
   out += count_cell("flushed", m.flushed, m.flushed_share, false);
   out += count_cell("NaN, Inf", not_finite, static_cast<double>(not_finite) / elements, true);
   std::string advice = escaped(tensor.advice);
-  if (!tensor.why.empty()) advice += text(advice.empty() ? "" : "; ", escaped(tensor.why));
+  if (!tensor.recipe_for.empty())
+    advice = text("<details><summary>", advice, "</summary>", option_text(tensor.recipe_for),
+                  "</details>");
+  if (!tensor.why.empty())
+    advice += text(advice.empty() || !tensor.recipe_for.empty() ? "" : "; ", escaped(tensor.why));
   return out + text("<td data-l=\"size\" data-v=\"", tensor.bytes_after,
                     "\" title=\"before: ", bytes_text(tensor.bytes_before), "\">",
                     bytes_text(tensor.bytes_after), "</td><td class=\"a\">", advice,
@@ -51,22 +47,46 @@ std::string row_of(const TensorReport& tensor, const Grading& grading) {
 
 }  // namespace
 
+std::string breakable(std::string_view name) {
+  std::string out;
+  for (const char c : escaped(name)) {
+    out += c;
+    if (c == '.') out += "<wbr>";
+  }
+  return out;
+}
+
+std::string head_cell(std::string_view name, std::string_view title, bool left) {
+  return text("<th scope=\"col\"", left ? " class=\"l\"" : "", " title=\"", title, "\">", name,
+              "</th>");
+}
+
+std::string sortable_table(std::string_view heads, std::string_view rows) {
+  return text(
+      "<div class=\"tools\" id=\"tools\" "
+      "hidden><input id=\"search\" type=\"search\" placeholder=\"Search names, formats, advice\" "
+      "aria-label=\"Search\"><select id=\"order\" aria-label=\"Order\"><option value=\"\">order of "
+      "names</option></select><span class=\"soft small\" id=\"count\" aria-live=\"polite\"></span>"
+      "</div>\n<div class=\"wrap\"><table id=\"tensors\" class=\"cardrows\"><thead><tr>",
+      heads, "</tr></thead><tbody>\n", rows, "</tbody></table></div>");
+}
+
 std::string tensor_table(const CheckpointReport& report) {
-  const Grading grading = sqnr_grading(report);
+  const Grading grading(report);
   std::string rows;
   for (const TensorReport& tensor : report.tensors)
     if (tensor.measured) rows += row_of(tensor, grading);
   if (rows.empty()) return "";
   std::string heads;
   const auto head = [&](std::string_view name, std::string_view title, bool left = false) {
-    heads += text("<th scope=\"col\"", left ? " class=\"l\"" : "", " title=\"", title, "\">", name,
-                  "</th>");
+    heads += head_cell(name, title, left);
   };
   head("tensor", "its name in the checkpoint", true);
   head("shape", "rows × columns");
   head("format", "the preset; the whole scaling is under the pointer", true);
   head("bits", "per value, scales included");
   head("SQNR dB", "signal to quantization noise; more is better");
+  head("beside normal", "decibels above or below what normal weights have in this format");
   head("cosine", "of the angle between before and after; 1 is best");
   head("error", "length of the difference over length of the values");
   head("max error", "the largest difference");
@@ -75,13 +95,8 @@ std::string tensor_table(const CheckpointReport& report) {
   head("NaN, Inf", "values that are not finite after");
   head("size", "after, scales included; before is under the pointer");
   head("advice", "what would come out better, from this tensor's values", true);
-  return text(
-      "<section id=\"table\"><h2>Every quantized tensor</h2>\n<div class=\"tools\" id=\"tools\" "
-      "hidden><input id=\"search\" type=\"search\" placeholder=\"Search names, formats, advice\" "
-      "aria-label=\"Search\"><select id=\"order\" aria-label=\"Order\"><option value=\"\">order of "
-      "names</option></select><span class=\"soft small\" id=\"count\" aria-live=\"polite\"></span>"
-      "</div>\n<div class=\"wrap\"><table id=\"tensors\" class=\"cardrows\"><thead><tr>",
-      heads, "</tr></thead><tbody>\n", rows, "</tbody></table></div></section>\n");
+  return text("<section id=\"table\"><h2>Every quantized tensor</h2>\n",
+              sortable_table(heads, rows), "</section>\n");
 }
 
 std::string plain_table(const CheckpointReport& report) {

@@ -125,6 +125,23 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return out.empty() ? "scalar" : out;
 }
 
+std::string signed_text(double decibels) {
+  const std::string digits = fixed(decibels, 1);
+  if (!std::isfinite(decibels)) return digits;
+  return digits == "-0.0" ? "0.0" : decibels > 0 && digits != "0.0" ? "+" + digits : digits;
+}
+
+// Expressions have no quote in them (expression_for in pipeline/plan); one from elsewhere ends the
+// quotes, is quoted by itself, and begins them again.
+std::string option_text(std::string_view recipe_for) {
+  std::string quoted;
+  for (const char c : recipe_for) {
+    if (c == '\'') quoted += "'\\'";
+    quoted += c;
+  }
+  return text("<code class=\"option\">--recipe-for ", escaped("'" + quoted + "'"), "</code>");
+}
+
 Place place_of(std::string_view module) {
   Place place;
   std::string before;  // components up to the first number

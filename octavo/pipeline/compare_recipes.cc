@@ -1,0 +1,101 @@
+#include "octavo/pipeline/compare_recipes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/checkpoint/verify/loader_verdict.h"
+#include "octavo/checkpoint/verify/verify_planned_internal.h"
+#include "octavo/pipeline/make_report_internal.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/plan_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+void find_loaders(const CheckpointReader& source, const QuantizePlan& plan,
+                  RecipeOutcome& outcome) {
+  if (!is_for_servers(plan.options.target) || plan.model.weights.empty()) return;
+  const std::vector<Finding> findings = verify_planned(source, plan.options.target, plan.model);
+  const Verdict verdict = verdict_of(planned_loaders(), findings);
+  outcome.loads = verdict.loads;
+  for (std::size_t i = 0; i < verdict.fails.size(); ++i)
+    outcome.does_not_load.emplace_back(verdict.fail_names[i], verdict.fails[i]->message);
+}
+
+void measure(const CheckpointReader& source, QuantizePlan& plan,
+             const QuantizeCheckpointOptions& options, RecipeOutcome& outcome) {
+  auto results = stream_checkpoint(
+      source, plan, options, {.folder = nullptr, .file = {}, .source = source_identity(source)});
+  outcome.report = make_report(source, plan, results, {}, true, options.threads);
+  for (TensorReport& tensor : outcome.report.tensors) drop_histograms(tensor);
+  return_freed_memory();
+}
+
+// The progress of one recipe of several.
+OnProgress part_of(const OnProgress& all, std::size_t index, std::size_t count,
+                   std::chrono::steady_clock::time_point start) {
+  if (!all) return {};
+  return [=](const Progress& progress) {
+    Progress whole = progress;
+    whole.bytes_total = progress.bytes_total * count;
+    whole.bytes_done = progress.bytes_total * index + progress.bytes_done;
+    whole.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return all(whole);
+  };
+}
+
+}  // namespace
+
+RecipeComparison compare_recipes(const std::string& source_path,
+                                 const std::vector<std::string>& recipes,
+                                 const QuantizeCheckpointOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  check(!recipes.empty(), ErrorCode::invalid_argument, kOp,
+        "got no recipes to compare; expected at least one, such as fp8-channel");
+  for (const std::string& recipe : recipes) (void)preset(recipe);  // throws if there is none such
+  for (std::size_t i = 0; i < recipes.size(); ++i)
+    check(std::find(recipes.begin(), recipes.begin() + static_cast<std::ptrdiff_t>(i),
+                    recipes[i]) == recipes.begin() + static_cast<std::ptrdiff_t>(i),
+          ErrorCode::invalid_argument, kOp, "got the recipe '", shown(recipes[i]),
+          "' twice; expected each once");
+  const CheckpointReader source(source_path);
+  RecipeComparison out;
+  const std::filesystem::path path(source_path);
+  out.title = (path.has_filename() ? path : path.parent_path()).filename().string();
+  out.source = source_path;
+  out.target = name_of(options.plan.target);
+  out.bytes_before = source.nbytes();
+  std::exception_ptr first_refusal;
+  for (std::size_t i = 0; i < recipes.size(); ++i) {
+    RecipeOutcome outcome{.recipe = recipes[i]};
+    QuantizeCheckpointOptions one = options;
+    one.plan.recipe = recipes[i];
+    one.measure = true;
+    one.on_progress = part_of(options.on_progress, i, recipes.size(), start);
+    QuantizePlan plan;
+    try {
+      plan = plan_quantize(source, one.plan);
+      find_loaders(source, plan, outcome);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      if (!first_refusal) first_refusal = std::current_exception();
+      outcome.why_not = reason_of(error);
+    }
+    if (outcome.why_not.empty()) measure(source, plan, one, outcome);
+    out.recipes.push_back(std::move(outcome));
+  }
+  if (std::none_of(out.recipes.begin(), out.recipes.end(),
+                   [](const RecipeOutcome& outcome) { return outcome.why_not.empty(); }))
+    std::rethrow_exception(first_refusal);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace octavo
