@@ -128,11 +128,11 @@ void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance,
                    const std::map<std::string, std::string>& sums, const Each& each) {
   const auto mode = [&](const std::string& name) {
-    return permissions_of(text(source.path(), "/", name));
+    return source.is_folder() ? permissions_of(text(source.path(), "/", name)) : kAnyPermissions;
   };
   for (const std::string& name : source.other_files())
     if (name != kModelCard)
-      each(name, source.is_gguf() ? kAnyPermissions : mode(name), [&](const Put& put) {
+      each(name, mode(name), [&](const Put& put) {
         source.is_gguf() ? put(source.made_file(name)) : read_file(source.path() + "/" + name, put);
       });
   if (!plan.index_name.empty())
