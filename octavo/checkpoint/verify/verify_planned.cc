@@ -9,15 +9,19 @@
 namespace octavo {
 namespace {
 
-// Those of verify.cc that look at nothing in a file; the names are the same.
-constexpr std::array<Rule, 8> kRules{{{"method", "", check_method},
-                                      {"support", "", check_support},
-                                      {"scale-names", "", check_scale_names},
-                                      {"groups", "", check_groups},
-                                      {"divisible", "", check_divisible},
-                                      {"stacks", "", check_stacks},
-                                      {"fused-schemes", "", check_fused_schemes},
-                                      {"special-modules", "", check_special_modules}}};
+// Those of verify.cc that look at no file of the output; the names are the same. A static
+// activation scale that the output would have is one that the source has.
+constexpr std::array<Rule, 11> kRules{{{"method", "", check_method},
+                                       {"support", "", check_support},
+                                       {"scale-names", "", check_scale_names},
+                                       {"groups", "", check_groups},
+                                       {"divisible", "", check_divisible},
+                                       {"stacks", "", check_stacks},
+                                       {"fused-schemes", "", check_fused_schemes},
+                                       {"activation-scales", "", check_activation_scales},
+                                       {"special-modules", "", check_special_modules},
+                                       {"ignore-list", "", check_ignore_list},
+                                       {"ignore-list-too-wide", "", check_ignored_but_quantized}}};
 
 }  // namespace
 
