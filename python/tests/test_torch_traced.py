@@ -56,7 +56,7 @@ def test_make_fx_is_refused(name, mode):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"the values of a weight"}))
 def test_jit_trace_is_refused(name):
     with torch.no_grad(), pytest.raises(RuntimeError, match="torch.jit.trace records"):
         torch.jit.trace(CALLS[name](), (torch.randn(4, 32),))
