@@ -35,15 +35,11 @@ class TorchFamily(Family):
                 "or x.dequantize() for its values"
             )
         refuse_tracing(op)
-        if x.is_meta:
-            raise RuntimeError(
-                f"[{op}] got a tensor on the device meta, which has no numbers; a layer gets "
-                "memory by to_empty(device=...)"
-            )
         if not (x.is_cpu or x.is_cuda):
+            fix = "a layer gets memory by to_empty(device=...)" if x.is_meta else "pass x.cpu()"
             raise RuntimeError(
                 f"[{op}] got a tensor on {x.device}, and octavo computes on the CPU and on CUDA "
-                "devices; pass x.cpu()"
+                f"devices; {fix}"
             )
         if x.requires_grad and torch.is_grad_enabled():
             # Rounding has no useful derivative; to drop the graph in silence would train nothing.

@@ -13,7 +13,7 @@ from octavo._checkpoint_arguments import names
 from octavo._html import table
 
 _SHOWN: Final = 5  # tensors that print() shows of a report
-_FINDINGS_SHOWN: Final = 20  # that a notebook shows
+_FINDINGS_SHOWN: Final = 10  # that a notebook shows
 
 
 class CheckpointReport:

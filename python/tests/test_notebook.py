@@ -117,7 +117,7 @@ def test_names_from_files_are_escaped(made):
 
 
 def test_long_lists_are_cut():
-    assert "and 10 more" in findings(30)._repr_html_()
+    assert "and 20 more" in findings(30)._repr_html_()
     assert "and 2 more" in checkpoint_report()._repr_html_()
 
 

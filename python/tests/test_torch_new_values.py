@@ -142,8 +142,6 @@ def test_torch_s_autocast_casts_what_torch_casts():
 
 
 def test_meta():
-    with torch.device("meta"):  # device=None is where octavo runs, not where torch is told to
-        assert not te.Linear(32, 16).weight.is_meta
     other = te.Linear(32, 16, device="cpu")
     made = te.Linear(32, 16, device="meta")
     made.load_state_dict(other.state_dict(), assign=True)

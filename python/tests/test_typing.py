@@ -32,7 +32,6 @@ TYPOS = {
     "rms_norm(x, quantize=scaling).nbytes": "rms_norm(x, quantize=scaling).n_bytes",
     "tensor.dequantize(dtype=": "tensor.dequantise(dtype=",
     "causal=True": "casual=True",
-    "threads=1": "thread=1",
     "distance.total.relative_l2": "distance.total.relative_l1",
     "te.MXFP8BlockScaling()": "te.MXFP8BlockScale()",
     "tensors: torch.Tensor =": "tensors: int =",

@@ -114,9 +114,10 @@ class Attend(torch.autograd.Function):
             )
         shapes = [kind[0] for kind in ctx.kinds] or [list(x.shape) for x in inputs]
         batches, heads, rows = shapes[0][:3]
+        size = shapes[2][3]
         heads_of = {
-            "sbhd": lambda x: x.reshape(rows, batches, heads, -1).permute(1, 2, 0, 3),
-            "bshd": lambda x: x.reshape(batches, rows, heads, -1).permute(0, 2, 1, 3),
+            "sbhd": lambda x: x.reshape(rows, batches, heads, size).permute(1, 2, 0, 3),
+            "bshd": lambda x: x.reshape(batches, rows, heads, size).permute(0, 2, 1, 3),
         }
         into = [
             torch.empty(shape, dtype=dtype, device="cpu")

@@ -312,9 +312,9 @@ class MXFP8Quantizer(Quantizer):
 class NVFP4Quantizer(Quantizer):
     """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32. That of
     the columnwise copy comes from values after the Hadamard transform (with_rht), rounded to
-    bfloat16, so with_post_rht_amax is always in effect; other values are refused. with_random_sign_mask: the
-    transform has Transformer Engine's signs; else none. Faults (NaN, Inf): see
-    octavo.quantizers."""
+    bfloat16, so with_post_rht_amax is always in effect; other values are refused.
+    with_random_sign_mask: the transform has Transformer Engine's signs; else none. Faults (NaN,
+    Inf): see octavo.quantizers."""
 
     makes = NVFP4Tensor
 
