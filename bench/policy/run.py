@@ -17,5 +17,5 @@ def print_row(row: dict) -> None:
 
 
 if __name__ == "__main__":
-    packages = ("octavo", "torch", "numpy")
+    packages = ("torch", "numpy")  # octavo.doctor says which octavo
     sys.exit(run_question("policy", __doc__, packages, print_row, has_quick=True))

@@ -60,7 +60,8 @@ TileFit<Real>::TileFit(const Isa& isa, const QuantizeJob& job, const TileValues<
 
 // As fit_candidate, with the code of the amax and the exponent of the largest value known.
 template <typename Real>
-TileScale TileFit<Real>::candidate(float amax, std::uint32_t own_code, int i) const {
+[[gnu::always_inline]] inline TileScale TileFit<Real>::candidate(float amax, std::uint32_t own_code,
+                                                                 int i) const {
   if (is_power_of_two_rule(job_.scale.rule) && !is_peer(job_.scale.arith))
     return scale_of_exponent(job_.scale.format,
                              binade_of(amax).exponent + i - top_exponent_ + job_.scale.margin);

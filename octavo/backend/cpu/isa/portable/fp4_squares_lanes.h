@@ -54,14 +54,19 @@ template <typename Steps, int kVectors>
 [[gnu::always_inline]] inline void fp4_squares_of(const Fp4Floats* magnitudes, int vectors,
                                                   const float* factors, int count, float* sums) {
   const int all = kVectors > 0 ? kVectors : vectors;
-  for (int i = 0; i < count; i += 4) {
+  const auto store = [&](int i, Fp4Floats out) { std::memcpy(sums + i, &out, sizeof out); };
+  int i = 0;
+  for (; count - i > 2; i += 4) {
     Fp4Floats four[4];
-    const int left = count - i < 3 ? 2 : 4;
-    for (int k = 0; k < left; ++k) four[k] = fp4_four_sums<Steps>(magnitudes, all, factors[i + k]);
-    for (int k = left; k < 4; ++k) four[k] = four[0];
-    const Fp4Floats out =
-        Steps::pair_sums(Steps::pair_sums(four[0], four[1]), Steps::pair_sums(four[2], four[3]));
-    std::memcpy(sums + i, &out, sizeof out);
+    for (int k = 0; k < 4; ++k) four[k] = fp4_four_sums<Steps>(magnitudes, all, factors[i + k]);
+    store(i,
+          Steps::pair_sums(Steps::pair_sums(four[0], four[1]), Steps::pair_sums(four[2], four[3])));
+  }
+  if (i < count) {
+    Fp4Floats two[2];
+    for (int k = 0; k < 2; ++k) two[k] = fp4_four_sums<Steps>(magnitudes, all, factors[i + k]);
+    const Fp4Floats pairs = Steps::pair_sums(two[0], two[1]);
+    store(i, Steps::pair_sums(pairs, pairs));
   }
 }
 
