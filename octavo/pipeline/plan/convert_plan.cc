@@ -179,6 +179,8 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
     return actions;
   };
   QuantizePlan plan = plan_from(kOp, source, target, result, say);
+  if (std::string note = plan_dtype(source, plan); !note.empty())
+    result.notes.push_back(std::move(note));
   place_actions(kOp, source, plan);
   return plan;
 }
