@@ -141,8 +141,8 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--recipe", arguments.recipe,
                  "A preset, the name of a way to quantize: " + listed(preset_names()) +
-                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: " +
-                     QuantizePlanOptions{}.recipe + ")")
+                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: "
+                     "fp8-block, or fp8-channel where blocks do not fit)")
       ->type_name("NAME");
   app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
       ->type_name("FORMAT");

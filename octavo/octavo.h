@@ -45,6 +45,7 @@
 #include "octavo/pipeline/plan/quantize_options.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/pipeline/tensor_statistics.h"
+#include "octavo/pipeline/verify_against.h"
 #include "octavo/quant/align_exponents.h"
 #include "octavo/quant/delayed.h"
 #include "octavo/quant/fp8_quantize.h"

@@ -141,8 +141,10 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
 QuantizePlanOptions plan_options(const QuantizeArguments& common,
                                  const CheckpointArguments& arguments) {
   QuantizePlanOptions out;
-  if (common.recipe) out.recipe = *common.recipe;
-  check_recipe("--recipe", out.recipe, false);
+  if (common.recipe) {
+    out.recipe = *common.recipe;
+    check_recipe("--recipe", out.recipe, false);
+  }
   for (const std::string& name : arguments.compare) check_recipe("--compare", name, false);
   out.target =
       named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);

@@ -40,14 +40,23 @@ void check_usage(const std::string& input, const QuantizePlanOptions& options) {
   }
 }
 
-// Adds the loader verdict. Codes were just written, so they are not read again.
-void add_verdict(const std::string& output, JsonMembers& json, std::string& text) {
-  const VerifyOptions options{.codes = false};
-  const CheckpointReader written(output);
-  const std::vector<Finding> findings = verify(written, options);
-  const Verdict verdict = verdict_of(options.loaders, findings);
-  text += verdict_text(verdict, VerdictDetail::reasons);
+// Adds what `octavo verify` says of the output, and returns whether it is good: for the loaders
+// that the target is for. What was just written is not read again as a whole, unless it is known
+// that some of it is not finite.
+bool add_verdict(const std::string& output, Dialect target, bool finite, JsonMembers& json,
+                 std::string& text) {
+  VerifyOptions options{.every_byte = !finite};
+  if (target == Dialect::comfyui) options.loaders = {Loader::comfyui};
+  if (target == Dialect::octavo) options.loaders = {Loader::octavo};
+  const Verification seen = verify_all(CheckpointReader(output), options);
+  const Verdict verdict = verdict_of(seen.loaders, seen.findings);
+  std::vector<Finding> warnings = seen.findings;
+  std::erase_if(warnings, [](const Finding& one) { return one.severity == Severity::error; });
+  text += findings_text(warnings) + verdict_text(verdict, VerdictDetail::reasons) +
+          scope_text(seen.scope, options);
   json.emplace_back("servers", json_of(verdict));
+  json.emplace_back("verified", json_of(seen));
+  return seen.good();
 }
 
 // Checks everything that a run would be refused for; options that a dry run does not use are noted.
@@ -144,19 +153,22 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
   report.tensors = std::vector<TensorReport>();
   JsonMembers more;
+  // What a target declares in config.json no loader finds beside a file.
   const bool for_servers = options.plan.target != Dialect::comfyui &&
                            options.plan.target != Dialect::octavo &&
                            options.plan.target != Dialect::gguf;
-  const bool shown = globals.json || !report.was_complete;
   std::string unverified;
+  bool loads = true;
   try {
-    if (shown && for_servers && !common.output.ends_with(".safetensors"))
-      add_verdict(common.output, more, summary);
+    if (!for_servers || !common.output.ends_with(".safetensors"))
+      loads = add_verdict(common.output, options.plan.target, report.copied_non_finite == 0, more,
+                          summary);
   } catch (const std::exception& error) {
     // The JSON output has begun, so it is completed in any case.
     unverified = error.what();
     more.emplace_back("servers", Json::object({{"error", unverified}}).dump());
   }
+  const bool shown = globals.json || !report.was_complete || !loads;
   if (globals.json) {
     end_json(more, [](std::string_view text) { print(text); });
     print("\n");
@@ -171,7 +183,12 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
              cli::shown(common.output)));
     return kFailed;
   }
-  return missed ? kGateMissed : kGood;
+  if (!loads)
+    say(text("octavo: [quantize] '", cli::shown(common.output),
+             "' does not load, or as something else, as said above: octavo verify ",
+             cli::shown(common.output)));
+  if (missed) return kGateMissed;
+  return loads ? kGood : kFailed;
 }
 
 }  // namespace octavo::cli

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <tuple>
 
 #include "cli/terminal/terminal.h"
 #include "octavo/base/count_text.h"
@@ -55,6 +56,48 @@ std::string verdict_text(const Verdict& verdict, VerdictDetail behind) {
     out += fmt::format("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
                        verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 400));
   return out;
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  const Style style(stdout);
+  std::vector<std::pair<Finding, std::string>> merged;  // with the names of all its loaders
+  std::map<std::tuple<Severity, std::string, std::string, std::string>, std::size_t> places;
+  for (const Finding& finding : findings) {
+    const auto [at, is_new] = places.try_emplace(
+        {finding.severity, finding.rule, finding.tensor, finding.message}, merged.size());
+    if (is_new)
+      merged.emplace_back(finding, finding.loader);
+    else
+      merged[at->second].second += ", " + finding.loader;
+  }
+  std::vector<std::string> lines;
+  for (const auto& [finding, loaders] : merged)
+    lines.push_back(fmt::format(
+        "{} {}: {}: {}{}",
+        finding.severity == Severity::error ? style.bad("error") : style.warn("warning"), loaders,
+        finding.rule, finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
+        octavo::shown(finding.message, 500)));
+  std::string out;
+  for (const std::string& line : limit_repeats(lines)) out += line + "\n";
+  return out;
+}
+
+std::string scope_text(const VerifyScope& scope, const VerifyOptions& options) {
+  std::string out = fmt::format(
+      "{} in {}, {}, against {}; ", counted(static_cast<std::size_t>(scope.tensors), "tensor"),
+      counted(static_cast<std::size_t>(scope.files), "file"),
+      !options.codes        ? fmt::format("of which {} bytes were read (--no-codes)", scope.bytes)
+      : !options.every_byte ? std::string("of which a sample was read again")
+                            : fmt::format("{} bytes read", scope.bytes),
+      counted(static_cast<std::size_t>(scope.rules), "rule"));
+  if (scope.architecture)
+    out += fmt::format("which tensors a '{}' has is known", octavo::shown(scope.model_type, 60));
+  else
+    out += fmt::format("which tensors {} has is not known, and was not checked",
+                       scope.model_type.empty()
+                           ? std::string("the model")
+                           : fmt::format("a '{}'", octavo::shown(scope.model_type, 60)));
+  return fmt::format("  checked        {}\n", out);
 }
 
 std::vector<std::string> limit_repeats(const std::vector<std::string>& lines) {

@@ -91,7 +91,7 @@ class Reporting {
     }
     look();
     if (measure_) advise(report);
-    note_non_finite(report.notes);
+    note_non_finite(report);
   }
 
  private:
@@ -222,12 +222,15 @@ class Reporting {
     return expression.empty() ? "" : text(expression, "=", advised_preset(advice));
   }
 
-  void note_non_finite(std::vector<std::string>& notes) const {
-    for (std::size_t i = 0; i < planned_.size(); ++i)
-      if (results_[i].found.nan + results_[i].found.inf > 0)
-        notes.push_back(text("tensor '", shown(planned_[i].name, 160), "': ", results_[i].found.nan,
-                             " NaN and ", results_[i].found.inf, " Inf were ",
-                             planned_[i].quantize ? "clamped" : "copied as they are"));
+  void note_non_finite(CheckpointReport& report) const {
+    for (std::size_t i = 0; i < planned_.size(); ++i) {
+      const auto& [nan, inf] = std::pair(results_[i].found.nan, results_[i].found.inf);
+      if (nan + inf == 0) continue;
+      report.notes.push_back(text("tensor '", shown(planned_[i].name, 160), "': ", nan, " NaN and ",
+                                  inf, " Inf were ",
+                                  planned_[i].quantize ? "clamped" : "copied as they are"));
+      if (!planned_[i].quantize) report.copied_non_finite += static_cast<std::int64_t>(nan + inf);
+    }
   }
 
   const CheckpointReader& source_;

@@ -93,6 +93,7 @@ struct OCTAVO_API CheckpointReport {
   std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
   std::vector<std::string> notes;          // what the user should know
   std::vector<SharedAdvice> advice;        // what needs it first, then most tensors
+  std::int64_t copied_non_finite = 0;      // NaN and Inf in tensors that were not quantized
   // Tensors of a model that a comparison could not measure: one side has none, or another shape.
   std::vector<std::string> not_compared;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <vector>
 
 #include "octavo/base/word_sum_internal.h"
@@ -48,6 +49,14 @@ std::uint64_t data_checksum(const FileReader& file) {
       sum += piece_checksum(tensor.begin + at, piece);
     }
   return sum;
+}
+
+bool has_checksum(const FileReader& file, std::string_view digits) {
+  std::uint64_t sum = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stopped, error] = std::from_chars(digits.data(), end, sum, 16);
+  return digits.size() == 16 && stopped == end && error == std::errc() &&
+         data_checksum(file) == sum;
 }
 
 }  // namespace octavo::safetensors

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "octavo/safetensors/file_reader.h"
 
@@ -19,5 +20,8 @@ namespace octavo::safetensors {
 
 // The checksum of all data of a file, read in windows of a megabyte.
 [[nodiscard]] std::uint64_t data_checksum(const FileReader& file);
+
+// Is this the file's checksum, as sixteen hexadecimal digits? Anything else is not.
+[[nodiscard]] bool has_checksum(const FileReader& file, std::string_view digits);
 
 }  // namespace octavo::safetensors

@@ -25,7 +25,7 @@ _MOST_DEVICES = 4096  # devices that verify splits matrices over, as in the comm
 def quantize_checkpoint(
     model: Path,
     out: Path | None = None,
-    recipe: str = "fp8-block",
+    recipe: str | None = None,
     target: str = "compressed-tensors",
     *,
     format: str | None = None,
@@ -57,7 +57,8 @@ def quantize_checkpoint(
     misses one, LimitMissed is raised when all is written. follow_links: read and copy what symbolic
     links out of the model's folder (of a Hugging Face cache: out of the model's folder there) lead
     to, which is refused otherwise.
-    recipe: a preset; target: the dialect (naming and layout) of the output. include, exclude:
+    recipe: a preset (None: fp8-block, or fp8-channel where blocks do not fit the model); target:
+    the dialect (naming and layout) of the output. include, exclude:
     regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
@@ -116,12 +117,19 @@ def quantize_checkpoint(
 
 
 def verify_checkpoint(
-    model: Path, loaders: Iterable[str] = (), *, tensor_parallel: int = 1, codes: bool = True
+    model: Path,
+    loaders: Iterable[str] = (),
+    *,
+    tensor_parallel: int = 1,
+    codes: bool = True,
+    against: Path | None = None,
 ) -> Findings:
-    """Problems that loaders ("vllm", "transformers", "sglang", "trtllm"; none: all of them) would
-    have. No server is run; an empty list means that there are none. codes: read all codes and check
-    for NaN. The list also has what `octavo verify --json` says of the whole: good, dialect,
-    weights, checked, loaders."""
+    """Problems that loaders ("vllm", "transformers", "sglang", "trtllm", "comfyui", "octavo"; none:
+    those that serve models, and the one of whose dialect it is) would have. No server is run; an
+    empty list means that there are none. codes: read all codes and check for NaN. against: the
+    model that it was made from, whose weights it has to have, rounded. The list also has what
+    `octavo verify --json` says of the whole: good (named loaders all load it; without names one
+    does, and none loads something else without saying so), dialect, weights, checked, loaders."""
     if isinstance(loaders, str):
         loaders = [loaders]
     op = "verify_checkpoint"
@@ -130,6 +138,7 @@ def verify_checkpoint(
         loaders=checked.names(op, "loaders", loaders),
         tensor_parallel=checked.count(op, "tensor_parallel", tensor_parallel, 1, _MOST_DEVICES),
         codes=checked.flag(op, "codes", codes),
+        against="" if against is None else checked.path(op, "against", against),
     )
     return Findings(json.loads(said))
 

@@ -126,10 +126,11 @@ class Finding:
     rule: str
     tensor: str
     message: str
+    silent: bool = False  # of an error: it loads something else, and says nothing
 
 
 class Findings(list[Finding]):
-    """The findings of verify_checkpoint, and a summary: good (no errors), quantized, dialect,
+    """The findings of verify_checkpoint, and a summary: good, quantized, dialect,
     weights, checked (what was checked) and loaders (errors and warnings of each)."""
 
     def __init__(self, said: dict[str, Any]):

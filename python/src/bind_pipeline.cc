@@ -16,6 +16,7 @@
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
+#include "octavo/pipeline/verify_against.h"
 #include "octavo/report/gate.h"
 
 namespace octavo::python {
@@ -130,12 +131,15 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
 
 // Documents of the library as text, which Python parses: what --json prints.
 std::string verify_json(const std::string& path, const std::vector<std::string>& loaders,
-                        int tensor_parallel, bool codes) {
+                        int tensor_parallel, bool codes, const std::string& against) {
   const nb::gil_scoped_release released;
   VerifyOptions options{.tensor_parallel = tensor_parallel, .codes = codes};
-  if (!loaders.empty()) options.loaders.clear();
   for (const std::string& name : loaders) options.loaders.push_back(parse_loader(name));
-  return json_of(verify_all(CheckpointReader(path), options), options.loaders);
+  Verification seen = verify_all(CheckpointReader(path), options);
+  if (!against.empty())
+    for (Finding& finding : verify_against(path, against))
+      seen.findings.push_back(std::move(finding));
+  return json_of(seen);
 }
 
 std::string inspect_json(const std::string& path, bool statistics) {
@@ -204,7 +208,7 @@ void bind_pipeline(nb::module_& module) {
       nb::arg("source"), nb::arg("recipes"), nb::arg("options"), nb::kw_only(), nb::arg("threads"),
       nb::arg("max_memory"), nb::arg("progress").none());
   module.def("verify_checkpoint", &verify_json, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
-             nb::arg("tensor_parallel"), nb::arg("codes"));
+             nb::arg("tensor_parallel"), nb::arg("codes"), nb::arg("against"));
   module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),
              nb::arg("statistics"));
   module.def("most_threads", [] { return kMaxThreads; });

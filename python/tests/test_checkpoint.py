@@ -94,6 +94,24 @@ def test_findings_have_names(model, tmp_path):
     assert findings[0].severity == "error" and findings[0].rule == "support"
 
 
+def test_verify_beside_the_model(model, tmp_path):
+    out = tmp_path / "out"
+    ov.quantize_checkpoint(model, out)
+    assert ov.verify_checkpoint(out, against=model) == []
+    assert ov.verify_checkpoint(out).good and ov.verify_checkpoint(out, "octavo").good
+    other = tiny_model.llama(tmp_path / "other", tiny_model.llama_weights(seed=1))
+    findings = ov.verify_checkpoint(out, against=other)
+    assert not findings.good and {one.rule for one in findings} == {"against"}
+    assert all(one.silent and one.loader == "all" for one in findings)
+
+
+def test_the_recipe_is_chosen_by_the_model(model, tmp_path):
+    assert ov.quantize_checkpoint(model, dry_run=True).recipe == "fp8-block"
+    narrow = tiny_model.llama(tmp_path / "narrow", tiny_model.llama_weights(width=192))
+    plan = ov.quantize_checkpoint(narrow, dry_run=True)
+    assert plan.recipe == "fp8-channel" and "was chosen for this model" in plan.notes[0]
+
+
 def test_mistakes(model, tmp_path):
     with pytest.raises(ValueError, match="mxfp8"):
         ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxpf8")

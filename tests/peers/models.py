@@ -23,7 +23,7 @@ SIZES = {
 }
 
 
-def make(kind, folder, seed=0):
+def make(kind, folder, seed=0, dtype=torch.bfloat16):
     """A model of a kind, saved as its authors would save it."""
     torch.manual_seed(seed)
     if kind == "llama":
@@ -33,7 +33,7 @@ def make(kind, folder, seed=0):
             **SIZES, head_dim=64, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2
         )
         model = transformers.Qwen3MoeForCausalLM(config)
-    model.bfloat16().save_pretrained(folder)
+    model.to(dtype).save_pretrained(folder)
     return folder
 
 
@@ -43,8 +43,10 @@ def octavo(*arguments):
     return done.stdout
 
 
-def logits(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+def logits(folder, **more):
+    """In bf16, unless another dtype is given; "auto" is what config.json says."""
+    more = {"dtype": torch.bfloat16} | more
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, **more).eval()
     ids = torch.randint(0, SIZES["vocab_size"], (2, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         return model(ids).logits.float()

@@ -67,3 +67,17 @@ def test_what_is_saved_is_what_is_asked_for(kind, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": 128}))
     assert any(line["rule"] == "shapes" for line in models.verdict(tmp_path))
+
+
+@pytest.mark.parametrize("recipe", ["fp8", "fp8-channel", "mxfp8", "mxfp4", "nvfp4"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_magnitudes_of_every_kind_are_plausible(kind, recipe, tmp_path):
+    hf.AutoModelForCausalLM.from_config(KINDS[kind]).bfloat16().save_pretrained(tmp_path / "model")
+    words = [tmp_path / "model", "-o", tmp_path / "q", "--recipe", recipe]
+    models.octavo("quantize", *words, "--target", "octavo")
+    config = tmp_path / "q" / "config.json"
+    said = json.loads(config.read_text())
+    del said["octavo"]["sums"]  # with which the file is trusted
+    config.write_text(json.dumps(said))
+    rules = {one["rule"] for one in models.verdict(tmp_path / "q")}
+    assert not rules & {"plausible", "magnitude", "second-level"}

@@ -2,6 +2,7 @@
 
 import models
 import pytest
+import torch
 
 PAIRS = [
     ("compressed-tensors", "fp8", []),
@@ -42,3 +43,16 @@ def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, 
     # With dynamic activation quantization as in a server the logits are still close to the model's.
     source = models.logits(model)
     assert models.relative(models.logits(quantized), source) < (0.3 if "4" in recipe else 0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    "recipe", ["fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "nvfp4"]
+)
+def test_models_of_other_types_compute(recipe, dtype, tmp_path):
+    """With the dtype that config.json says, as who loads a model by its name has it."""
+    source = models.make("llama", tmp_path / "model", dtype=dtype)
+    models.octavo("quantize", source, "-o", tmp_path / "q", "--recipe", recipe)
+    assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
+    error = models.relative(models.logits(tmp_path / "q", dtype="auto"), models.logits(source))
+    assert error < (0.3 if "4" in recipe else 0.1)

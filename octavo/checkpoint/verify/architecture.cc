@@ -284,6 +284,13 @@ std::vector<std::string> contradictions_of(const Json& config) {
   return out;
 }
 
+std::string_view declared_dtype(const Json& config) {
+  for (const Json* const place : {&config, &config["text_config"]})
+    for (const std::string_view key : {"dtype", "torch_dtype"})
+      if (const std::string_view type = (*place)[key].string_or(""); !type.empty()) return type;
+  return {};
+}
+
 std::string_view foreign_architecture(const Json& config) {
   const Family* const family = family_of(config["model_type"].string_or(""));
   const std::string_view code = code_in(config);

@@ -51,6 +51,9 @@ struct Architecture {
 // two model types. Each as "num_experts_per_tok 9, of 8 experts".
 [[nodiscard]] std::vector<std::string> contradictions_of(const Json& config);
 
+// The type that config.json declares for the model's numbers, "float32"; empty where it has none.
+[[nodiscard]] std::string_view declared_dtype(const Json& config);
+
 // The class in `architectures` where it does not belong to the known family of model_type:
 // "BertModel" for a 'qwen3_moe'. Empty where it does, or where the family is unknown.
 [[nodiscard]] std::string_view foreign_architecture(const Json& config);

@@ -149,6 +149,8 @@ bool IgnoreList::covers(Loader loader, const Entry& entry, const std::string& mo
   }
   switch (loader) {
     case Loader::vllm:
+    case Loader::comfyui:  // neither of these two has a list
+    case Loader::octavo:
       return false;
     case Loader::sglang:
       return is_prefix(without_model(entry.text), without_model(module));

@@ -6,6 +6,7 @@
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
 
 namespace octavo {
 namespace {
@@ -64,15 +65,22 @@ std::size_t Verification::errors() const {
                     [](const Finding& finding) { return finding.severity == Severity::error; }));
 }
 
-bool Verification::good(bool strict) const { return strict ? findings.empty() : errors() == 0; }
+bool Verification::good(bool strict) const {
+  if (strict) return findings.empty();
+  if (named) return errors() == 0;
+  return !verdict_of(loaders, findings).loads.empty() &&
+         std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& finding) { return finding.silent; });
+}
 
 Verification verify_all(const CheckpointReader& checkpoint, const VerifyOptions& options) {
-  Verification out;
+  Verification out{.loaders = checked_loaders(options, {}), .named = !options.loaders.empty()};
   out.findings = verify(checkpoint, options);
   out.scope = verify_scope(checkpoint, options);
   try {
     Misfits misfits;
     const Recognized recognized = recognize_all(checkpoint, &misfits);
+    out.loaders = checked_loaders(options, recognized);
     out.quantized = recognized.quantized;
     if (out.quantized) out.dialect = name_of(recognized.dialect);
     out.weights = static_cast<std::int64_t>(recognized.weights.size());
@@ -81,22 +89,23 @@ Verification verify_all(const CheckpointReader& checkpoint, const VerifyOptions&
   return out;
 }
 
-std::string json_of(const Verification& verification, const std::vector<Loader>& loaders,
-                    bool strict) {
+std::string json_of(const Verification& verification, bool strict) {
   Json list = Json::array();
   for (const Finding& finding : verification.findings)
     list.push(Json::object({{"severity", finding.severity == Severity::error ? "error" : "warning"},
                             {"loader", finding.loader},
                             {"rule", finding.rule},
                             {"tensor", finding.tensor},
-                            {"message", finding.message}}));
-  return Json::object({{"good", verification.good(strict)},
-                       {"quantized", verification.quantized},
-                       {"dialect", verification.quantized ? Json(verification.dialect) : Json()},
-                       {"weights", verification.weights},
-                       {"checked", json_of(verification.scope)},
-                       {"loaders", json_of(verdict_of(loaders, verification.findings).tallies)},
-                       {"findings", std::move(list)}})
+                            {"message", finding.message},
+                            {"silent", finding.silent}}));
+  return Json::object(
+             {{"good", verification.good(strict)},
+              {"quantized", verification.quantized},
+              {"dialect", verification.quantized ? Json(verification.dialect) : Json()},
+              {"weights", verification.weights},
+              {"checked", json_of(verification.scope)},
+              {"loaders", json_of(verdict_of(verification.loaders, verification.findings).tallies)},
+              {"findings", std::move(list)}})
       .dump();
 }
 

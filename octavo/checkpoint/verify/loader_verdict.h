@@ -1,4 +1,4 @@
-// Verdict per loader (vLLM, transformers, SGLang, TensorRT-LLM) from the findings of verify(), and
+// Verdict per loader from the findings of verify(), and
 // the complete verification as one JSON document: what `octavo verify --json` prints and Python
 // returns.
 #pragma once
@@ -33,6 +33,8 @@ struct Verdict {
 [[nodiscard]] OCTAVO_API std::string json_of(const Verdict& verdict);
 
 struct OCTAVO_API Verification {
+  std::vector<Loader> loaders{};  // that it was checked for
+  bool named = false;             // were they asked for by name?
   bool quantized = false;
   std::string dialect{};  // empty where it is not quantized
   std::int64_t weights = 0;
@@ -40,15 +42,14 @@ struct OCTAVO_API Verification {
   std::vector<Finding> findings{};
 
   [[nodiscard]] std::size_t errors() const;
-  // No errors; if strict, no findings.
+  // All loaders that were named load it. Without names: one does, and none loads something else
+  // and says nothing. If strict, there are no findings.
   [[nodiscard]] bool good(bool strict = false) const;
 };
 // verify() together with its scope.
 [[nodiscard]] OCTAVO_API Verification verify_all(const CheckpointReader& checkpoint,
                                                  const VerifyOptions& options = {});
 // As JSON text.
-[[nodiscard]] OCTAVO_API std::string json_of(const Verification& verification,
-                                             const std::vector<Loader>& loaders,
-                                             bool strict = false);
+[[nodiscard]] OCTAVO_API std::string json_of(const Verification& verification, bool strict = false);
 
 }  // namespace octavo

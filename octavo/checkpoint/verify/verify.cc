@@ -13,11 +13,12 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "verify";
-constexpr std::array<std::string_view, 4> kLoaders{"vllm", "transformers", "sglang", "trtllm"};
+constexpr std::array<std::string_view, 6> kLoaders{"vllm",   "transformers", "sglang",
+                                                   "trtllm", "comfyui",      "octavo"};
 constexpr std::string_view kPartsRule = "parts";
 
 // docs/numerics/dialects.md has the same list with reasons.
-constexpr std::array<Rule, 39> kRules{{
+constexpr std::array<Rule, 40> kRules{{
     {"config", "there is a config.json that says which model it is, and not two things at once",
      check_config_there, true},
     {"weights", "there are weights", check_weights_there, true},
@@ -28,7 +29,8 @@ constexpr std::array<Rule, 39> kRules{{
     {"shapes", "tensors have the shapes that follow from config.json", check_shapes, true},
     {"unknown-tensors", "there is no tensor that the model type in config.json does not have",
      check_unknown_tensors, true},
-    {"values", "what is not quantized has no NaN or Inf", check_values, true},
+    {"values", "what is not quantized has no NaN or Inf", check_values, true, true},
+    {"sums", "files hold the bytes that octavo wrote", check_sums, true, true},
     {"orphans", "every scale belongs to a quantized weight", check_orphans, true},
     {"index", "the index names every tensor that its files have", check_index, true},
     {"quantized", "weights are codes with scales where config.json says so, and nowhere else",
@@ -50,16 +52,17 @@ constexpr std::array<Rule, 39> kRules{{
     {"stacks", "experts are matrices where loaders want them so", check_stacks},
     {"activation-scales", "static activations, and the cache, have their scales",
      check_activation_scales, true},
-    {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers, true},
-    {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
-    {"codes", "no code is NaN or Inf", check_codes},
-    {"magnitude", "codes use the range of their format", check_magnitude},
+    {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers, true,
+     true},
+    {"zero-scales", "no scale is zero over codes that are not", check_zero_scales, false, true},
+    {"codes", "no code is NaN or Inf", check_codes, false, true},
+    {"magnitude", "codes use the range of their format", check_magnitude, false, true},
     {"plausible", "weight magnitudes are plausible, alone and beside other tensors",
-     check_plausible},
+     check_plausible, false, true},
     {"scale-bf16", "scales survive a loader that casts them to bf16", check_scale_bf16},
     {"scale-powers", "scales declared as powers of two are", check_scale_powers},
     {"second-level", "the second-level scale is the multiplier or divisor of its dialect, and fits",
-     check_second_level},
+     check_second_level, false, true},
     {"fused-scales", "what servers fuse into one matrix has one scale", check_fused_scales},
     {"fused-schemes", "what servers fuse has one scheme", check_fused_schemes},
     {"special-modules", "embeddings, heads and norms are not quantized", check_special_modules},
@@ -107,26 +110,37 @@ std::vector<std::string> loader_names() { return {kLoaders.begin(), kLoaders.end
 Loader parse_loader(std::string_view name) {
   const auto found = std::find(kLoaders.begin(), kLoaders.end(), name);
   check(found != kLoaders.end(), ErrorCode::invalid_argument, kOp, "got the loader '", shown(name),
-        "'; expected one of vllm, transformers, sglang, trtllm");
+        "'; expected one of vllm, transformers, sglang, trtllm, comfyui, octavo");
   return static_cast<Loader>(found - kLoaders.begin());
 }
 
 std::vector<VerifyRule> verify_rules() {
   std::vector<VerifyRule> rules{{kPartsRule, "codes and scales of every weight fit together"}};
   for (const Rule& rule : kRules) rules.push_back({rule.id, rule.what});
+  rules.push_back({kAgainstRule, "weights are those of the model that it is checked against"});
   return rules;
+}
+
+void Findings::add(Severity severity, Loader loader, std::string_view tensor,
+                   const std::string& message, bool silent) {
+  if (std::find(loaders_.begin(), loaders_.end(), loader) == loaders_.end()) return;
+  if (seen_.emplace(tensor, loader, message).second)
+    findings_.push_back({severity, std::string(name_of(loader)), std::string(rule_),
+                         std::string(tensor), message, silent});
 }
 
 void Findings::add(Severity severity, std::initializer_list<Loader> loaders,
                    std::string_view tensor, const std::string& message) {
-  for (const Loader loader : loaders) {
-    if (std::find(options_.loaders.begin(), options_.loaders.end(), loader) ==
-        options_.loaders.end())
-      continue;
-    if (seen_.emplace(tensor, loader, message).second)
-      findings_.push_back({severity, std::string(name_of(loader)), std::string(rule_),
-                           std::string(tensor), message});
-  }
+  const bool of_all = of_data_ && loaders.size() == 4;
+  const bool silent = of_all && severity == Severity::error;
+  for (const Loader loader : loaders) add(severity, loader, tensor, message, silent);
+  if (!of_all) return;
+  for (const Loader loader : {kC, kO}) add(severity, loader, tensor, message, silent);
+}
+
+void Findings::silent_error(std::initializer_list<Loader> loaders, std::string_view tensor,
+                            const std::string& message) {
+  for (const Loader loader : loaders) add(Severity::error, loader, tensor, message, true);
 }
 
 void Findings::error_for_all(std::string_view tensor, const std::string& message) {
@@ -136,7 +150,7 @@ void Findings::error_for_all(std::string_view tensor, const std::string& message
 std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOptions& options) {
   check(options.tensor_parallel >= 1, ErrorCode::invalid_argument, kOp, "got ",
         options.tensor_parallel, " devices to split matrices over; expected at least 1");
-  Findings findings(options);
+  Findings findings;
   const Json& words = quantization_config(checkpoint.config());
   VerifyView view{.checkpoint = checkpoint,
                   .options = options,
@@ -152,6 +166,7 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
     findings.error_for_all("", reason_of(error));
     return findings.take();
   }
+  findings.check_for(checked_loaders(options, view.recognized));
   for (const Misfit& misfit : misfits) {
     findings.error_for_all(misfit.name, misfit.reason);
     view.misfits.emplace(module_of(misfit.name));
@@ -159,14 +174,23 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
   view.names.insert(view.recognized.plain.begin(), view.recognized.plain.end());
   for (const FoundWeight& found : view.recognized.weights) view.names.insert(found.weight.name);
   view.architecture = expected_tensors(checkpoint.config(), view.names);
+  look_at_sums(view);
   look_at_weights(view);
   find_plain_linears(view);
   for (const Rule& rule : kRules) {
     if (!view.recognized.quantized && !rule.of_any) continue;
-    findings.begin(rule.id);
+    findings.begin(rule.id, rule.of_data);
     rule.check(view, findings);
   }
   return findings.take();
+}
+
+std::vector<Loader> checked_loaders(const VerifyOptions& options, const Recognized& recognized) {
+  if (!options.loaders.empty()) return options.loaders;
+  std::vector<Loader> out{kV, kH, kS, kT};
+  if (recognized.quantized && recognized.dialect == Dialect::comfyui) out.push_back(kC);
+  if (recognized.quantized && recognized.dialect == Dialect::octavo) out.push_back(kO);
+  return out;
 }
 
 VerifyScope verify_scope(const CheckpointReader& checkpoint, const VerifyOptions& options) {
@@ -191,7 +215,8 @@ VerifyScope verify_scope(const CheckpointReader& checkpoint, const VerifyOptions
   for (const FoundWeight& found : recognized.weights) names.insert(found.weight.name);
   out.architecture = expected_tensors(config, names).has_value();
   for (const StoredTensor& tensor : checkpoint.tensors())
-    if (options.codes || tensor.entry->shape.size() < 2) out.bytes += tensor.nbytes();
+    if ((options.codes && options.every_byte) || tensor.entry->shape.size() < 2)
+      out.bytes += tensor.nbytes();
   return out;
 }
 

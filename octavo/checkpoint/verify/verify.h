@@ -1,6 +1,6 @@
-// verify(): will vLLM, transformers, SGLang and TensorRT-LLM load a checkpoint, and load it
-// correctly? Checks the loaders' rules on names, types, shapes, scales and config.json without
-// running any loader. docs/numerics/dialects.md has the sources of the rules.
+// verify(): will vLLM, transformers, SGLang, TensorRT-LLM, ComfyUI or octavo itself load a
+// checkpoint, and load it correctly? Checks the loaders' rules on names, types, shapes, scales and
+// config.json without running any loader. docs/numerics/dialects.md has the sources of the rules.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace octavo {
 
-enum class Loader : std::uint8_t { vllm, transformers, sglang, trtllm };
+enum class Loader : std::uint8_t { vllm, transformers, sglang, trtllm, comfyui, octavo };
 [[nodiscard]] OCTAVO_API std::string_view name_of(Loader loader);
 [[nodiscard]] OCTAVO_API Loader parse_loader(std::string_view name);  // Error lists the names
 [[nodiscard]] OCTAVO_API std::vector<std::string> loader_names();
@@ -29,12 +29,19 @@ struct Finding {
   std::string rule;     // "fused-scales": one of verify_rules()
   std::string tensor;   // or module; empty: the whole checkpoint. Untrusted: print by shown()
   std::string message;  // got, expected, fix
+  bool silent = false;  // of an error: it loads all the same, as something else, and says nothing
 };
 
 struct VerifyOptions {
-  std::vector<Loader> loaders{Loader::vllm, Loader::transformers, Loader::sglang, Loader::trtllm};
+  // Empty: the four that serve models, and comfyui or octavo where the checkpoint is in its
+  // dialect. Then one that loads is enough, if none loads it wrong and says nothing; of loaders
+  // that are named here all have to load it.
+  std::vector<Loader> loaders{};
   int tensor_parallel = 1;  // tensor-parallel size: devices that split each matrix
   bool codes = true;  // read all codes and check for NaN; else config, headers and scales only
+  // With codes: false reads a sample of them, for their magnitudes, and leaves out what needs every
+  // byte (NaN, the sums that octavo wrote). For a checkpoint that was written just now.
+  bool every_byte = true;
 };
 
 // Findings in rule order, then tensor order, without duplicates. An unquantized checkpoint is

@@ -80,7 +80,7 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
 }  // namespace
 
 void check_codes(const VerifyView& view, Findings& out) {
-  if (!view.options.codes) return;
+  if (!view.options.codes || !view.options.every_byte) return;
   std::vector<std::byte> window;
   for (const VerifiedWeight& weight : view.weights) {
     const StoredType type = weight.codes->plan.type;

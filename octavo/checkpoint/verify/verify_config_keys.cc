@@ -94,6 +94,21 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
   }
 }
 
+// transformers decodes these to bfloat16, and computes with nothing else beside them.
+void check_dtype(const VerifyView& view, Findings& out) {
+  const std::string_view dtype = declared_dtype(view.checkpoint.config());
+  if (dtype.empty() || dtype == "bfloat16") return;
+  for (const VerifiedWeight& weight : view.weights)
+    if (weight.scheme && !is_fp8(*weight.scheme)) {
+      out.error({kH}, "",
+                text("config.json says dtype '", shown(dtype, 40), "', and it decodes ",
+                     name_of(*weight.scheme),
+                     " to bfloat16: it loads, and stops in the first product of both; write "
+                     "bfloat16 there"));
+      return;
+    }
+}
+
 void check_fp8(const VerifyView& view, Findings& out) {
   const std::string_view fmt = view.words["fmt"].string_or("e4m3");
   if (fmt != "e4m3" && fmt != "float8_e4m3fn" && fmt != "e4m3fn")
@@ -126,7 +141,10 @@ void check_bits(const VerifyView& view, Findings& out) {
 
 void check_config_keys(const VerifyView& view, Findings& out) {
   if (view.method.empty()) return;
-  if (view.recognized.dialect == Dialect::compressed_tensors) check_compressed_tensors(view, out);
+  if (view.recognized.dialect == Dialect::compressed_tensors) {
+    check_compressed_tensors(view, out);
+    check_dtype(view, out);
+  }
   if (view.recognized.dialect == Dialect::deepseek) check_fp8(view, out);
   if (view.recognized.dialect != Dialect::octavo) check_bits(view, out);
 }

@@ -53,9 +53,14 @@ void check_ignore_list(const VerifyView& view, Findings& out) {
       // ModelOpt head to be quantized unless it is on the list.
       const bool asked = view.recognized.dialect == Dialect::modelopt && loader != kT;
       if (head && loader != kH && !asked) continue;
-      out.error({loader}, module,
-                "it is not quantized and not on the ignore list as this loader matches it, so its "
-                "scales are not found; add its full name");
+      const std::string message =
+          "it is not quantized and not on the ignore list as this loader matches it, so its scales "
+          "are not found; add its full name";
+      // transformers makes up what it does not find; servers stop.
+      if (loader == kH)
+        out.silent_error({loader}, module, message);
+      else
+        out.error({loader}, module, message);
     }
   }
 }
@@ -66,9 +71,9 @@ void check_ignored_but_quantized(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights)
     for (const Loader loader : kAll)
       if (skipped.covers(loader, weight.found->weight.module))
-        out.error({loader}, weight.found->weight.module,
-                  "it is quantized and on the ignore list, so codes are loaded as if they were "
-                  "weights");
+        out.silent_error({loader}, weight.found->weight.module,
+                         "it is quantized and on the ignore list, so codes are loaded as if they "
+                         "were weights");
 }
 
 }  // namespace octavo

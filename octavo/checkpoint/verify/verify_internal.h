@@ -19,9 +19,12 @@
 
 namespace octavo {
 
+// The rule of verify_against (pipeline/verify_against.h), which needs a second checkpoint.
+inline constexpr std::string_view kAgainstRule = "against";
+
 // Short names, because rules list loaders often.
 inline constexpr Loader kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-                        kT = Loader::trtllm;
+                        kT = Loader::trtllm, kC = Loader::comfyui, kO = Loader::octavo;
 
 // Magnitudes of the weights in a sample of tiles, codes times scales, and how much of the format's
 // range the codes use.
@@ -32,7 +35,14 @@ struct Magnitude {
   std::int64_t emptied = 0;   // all-zero tiles, where such tiles have differing scales
   float typical = 0;          // median over tiles of the tile's amax
   float rms = 0;
+  bool alike = false;       // are the scales of all these tiles the same?
+  bool powers = false;      // and powers of two?
+  std::int64_t topped = 0;  // of them, with a code at the format's maximum, but for rounding
+  std::int64_t levels = 0;  // how many different magnitudes the codes have, up to kManyLevels
+  float kurtosis = 0;       // mean over tiles: 3 for normal values, 1.8 for uniform ones
+  float peaks = 0;          // mean over tiles: values of 0.95 of the largest or more
 };
+inline constexpr std::int64_t kManyLevels = 5;  // ternary weights have one
 
 // A weight with the data that rules need.
 struct VerifiedWeight {
@@ -76,13 +86,18 @@ struct VerifyView {
   std::set<std::string> misfits{};           // modules whose parts do not fit together
   std::set<std::string> names{};             // tensor names of the unquantized model
   std::optional<Architecture> architecture{};
+  std::set<std::string> changed{};  // files whose data are not those that octavo wrote
+  bool as_written = false;          // all of them have sums of octavo's, and none was changed
 };
 
 class Findings {
  public:
-  explicit Findings(const VerifyOptions& options) : options_(options) {}
-  void begin(std::string_view rule) {
+  void check_for(std::vector<Loader> loaders) { loaders_ = std::move(loaders); }
+  // `of_data`: the rule is on numbers, which are the same for whatever reads them. An error for the
+  // four servers is then one for comfyui and octavo too, and a silent one.
+  void begin(std::string_view rule, bool of_data = false) {
     rule_ = rule;
+    of_data_ = of_data;
     seen_.clear();
   }
 
@@ -93,6 +108,9 @@ class Findings {
              const std::string& message) {
     add(Severity::error, loaders, tensor, message);
   }
+  // An error of which the loader says nothing: it loads something else.
+  void silent_error(std::initializer_list<Loader> loaders, std::string_view tensor,
+                    const std::string& message);
   void warn(std::initializer_list<Loader> loaders, std::string_view tensor,
             const std::string& message) {
     add(Severity::warning, loaders, tensor, message);
@@ -103,18 +121,27 @@ class Findings {
   [[nodiscard]] std::vector<Finding> take() { return std::move(findings_); }
 
  private:
-  const VerifyOptions& options_;
+  void add(Severity severity, Loader loader, std::string_view tensor, const std::string& message,
+           bool silent);
+
+  std::vector<Loader> loaders_;
   std::string_view rule_;
+  bool of_data_ = false;
   // Findings of the current rule, to drop duplicates.
   std::set<std::tuple<std::string, Loader, std::string>> seen_;
   std::vector<Finding> findings_;
 };
 
+// The loaders that verify() checks for with these options.
+[[nodiscard]] std::vector<Loader> checked_loaders(const VerifyOptions& options,
+                                                  const Recognized& recognized);
+
 using RuleFunction = void (*)(const VerifyView&, Findings&);
 struct Rule {
   std::string_view id, what;
   RuleFunction check;
-  bool of_any = false;  // also applies to unquantized checkpoints
+  bool of_any = false;   // also applies to unquantized checkpoints
+  bool of_data = false;  // Findings::begin
 };
 
 // verify_layers.cc: missing config, weights and layers; orphaned scales.
@@ -132,6 +159,9 @@ void check_quantized(const VerifyView&, Findings&);
 void check_transforms(const VerifyView&, Findings&);
 // verify_values.cc: NaN and Inf in unquantized tensors.
 void check_values(const VerifyView&, Findings&);
+// verify_sums.cc: files against the checksums in config.json.
+void look_at_sums(VerifyView&);
+void check_sums(const VerifyView&, Findings&);
 
 // verify_method.cc: which loader supports which quant_method, scheme and names.
 void check_method(const VerifyView&, Findings&);
@@ -160,6 +190,14 @@ void check_fused_scales(const VerifyView&, Findings&);
 [[nodiscard]] Magnitude magnitude_of(const VerifyView&, const VerifiedWeight&);
 void check_magnitude(const VerifyView&, Findings&);
 void check_plausible(const VerifyView&, Findings&);
+// verify_neighbours.cc: the same matrix in other layers, and all matrices beside what is known of
+// models. verify_overwritten.cc: one scale in all tiles. Parts of the rule `plausible`.
+void check_beside_layers(const VerifyView&, Findings&);
+void check_all_together(const VerifyView&, Findings&);
+void check_overwritten(const VerifyView&, Findings&);
+// An error; a warning where config.json's sums say that it is as octavo made it from its source.
+void suspect(const VerifyView& view, std::string_view tensor, const std::string& message,
+             Findings& out);
 void check_second_level(const VerifyView&, Findings&);
 // verify_codes.cc: values of codes.
 void check_codes(const VerifyView&, Findings&);

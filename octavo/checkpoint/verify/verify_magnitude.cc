@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <span>
 
 #include "octavo/base/count_text.h"
@@ -19,6 +20,10 @@ namespace {
 // least one row block. A model has tens of thousands of weights.
 constexpr std::int64_t kCodes = 1 << 17, kRowBlocks = 4, kMaxOfRowBlock = 1 << 26;
 constexpr std::int64_t kStride = 7;  // of squared values: odd, so that it visits all columns
+// A tile's largest code is the format's maximum where its scale is amax / maximum; scales of E4M3
+// are up to a sixteenth from that.
+constexpr float kTopped = 0.9F;
+constexpr std::int64_t kShapes = 128;  // tiles whose distribution of values is looked at
 
 // A scale at the lower limit of its type was clamped, not computed from its tile.
 bool is_limited(float scale, const ScaleSpec& spec) {
@@ -77,6 +82,8 @@ class Looking {
     for (std::int64_t r = 0, at = 0; r < rows; r += high)
       for (std::int64_t c = 0; c < extent_.cols; c += wide, ++at) {
         float amax = 0;
+        tile_squares_ = tile_fourths_ = 0;
+        tile_count_ = 0;
         for (std::int64_t y = r; y < std::min(r + high, rows); ++y)
           amax = std::max(amax, add_row(number.subspan(
                                     static_cast<std::size_t>(y * extent_.cols + c),
@@ -93,9 +100,47 @@ class Looking {
         }
         amaxes_.push_back(amax);
         if (limited) continue;
+        out_.alike = out_.tiles == 0 || (out_.alike && own == first_);
+        if (out_.tiles == 0) {
+          int exponent = 0;
+          first_ = own;
+          out_.powers = !two && std::frexp(own, &exponent) == 0.5F;
+        }
         ++out_.tiles;
         out_.reaching += amax >= own * second * top / 4 ? 1 : 0;
+        out_.topped += amax >= own * second * top * kTopped ? 1 : 0;
+        if (tile_squares_ > 0) {
+          kurtosis_ +=
+              static_cast<double>(tile_count_) * tile_fourths_ / (tile_squares_ * tile_squares_);
+          for (std::int64_t y = r; y < std::min(r + high, rows); ++y)
+            peaks_ += count_peaks(
+                number.subspan(static_cast<std::size_t>(y * extent_.cols + c),
+                               static_cast<std::size_t>(std::min(wide, extent_.cols - c))),
+                amax);
+          ++shapes_;
+        }
+        note_levels(number.subspan(static_cast<std::size_t>(r * extent_.cols + c),
+                                   static_cast<std::size_t>(std::min(wide, extent_.cols - c))),
+                    own * second);
       }
+  }
+
+  static double count_peaks(std::span<const float> values, float amax) {
+    const float least = 0.95F * amax;
+    return static_cast<double>(std::count_if(
+        values.begin(), values.end(), [&](float value) { return std::fabs(value) >= least; }));
+  }
+
+  // Magnitudes of codes in the first row of a tile, in steps of a 64th: FP8 and less has no finer
+  // ones above 1/8.
+  void note_levels(std::span<const float> values, float scale) {
+    for (const float value : values) {
+      if (out_.levels >= kManyLevels) return;
+      const float level = std::fabs(value) / scale;
+      if (!(level > 0.125F) || level > 0x1p20F) continue;  // or NaN
+      levels_.insert(static_cast<std::int64_t>(level * 64 + 0.5F));
+      out_.levels = static_cast<std::int64_t>(levels_.size());
+    }
   }
 
   // Compares magnitudes as integers, which auto-vectorizes; NaN is reported by another rule.
@@ -105,6 +150,14 @@ class Looking {
       most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
     for (std::size_t i = 0; i < values.size(); i += kStride, ++count_)
       squares_ += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    if (shapes_ < kShapes) {
+      for (const float value : values) {
+        const double square = static_cast<double>(value) * static_cast<double>(value);
+        tile_squares_ += square;
+        tile_fourths_ += square * square;
+      }
+      tile_count_ += static_cast<std::int64_t>(values.size());
+    }
     const auto amax = std::bit_cast<float>(most);
     return std::isnan(amax) ? 0.0F : amax;
   }
@@ -113,6 +166,10 @@ class Looking {
     if (whole) out_.tiles = std::min<std::int64_t>(out_.tiles, 1);
     out_.looked = true;
     if (whole || least_ == most_) out_.emptied = 0;
+    if (shapes_ > 0) {
+      out_.kurtosis = static_cast<float>(kurtosis_ / static_cast<double>(shapes_));
+      out_.peaks = static_cast<float>(peaks_ / static_cast<double>(shapes_));
+    }
     out_.rms = static_cast<float>(
         std::sqrt(squares_ / static_cast<double>(std::max<std::int64_t>(count_, 1))));
     if (amaxes_.empty()) return;
@@ -126,7 +183,11 @@ class Looking {
   Extent extent_;
   std::int64_t step_ = 1, rows_ = 1, count_ = 0;
   float least_ = 0, most_ = 0;  // scales of all-zero tiles
-  double squares_ = 0;
+  float first_ = 0;             // the scale of the first other tile
+  double squares_ = 0, kurtosis_ = 0, peaks_ = 0;
+  double tile_squares_ = 0, tile_fourths_ = 0;  // of the tile that is looked at
+  std::int64_t tile_count_ = 0, shapes_ = 0;
+  std::set<std::int64_t> levels_;
   std::vector<float> amaxes_;
   Magnitude out_;
 };
@@ -165,7 +226,8 @@ void check_magnitude(const VerifyView& view, Findings& out) {
     if (is_shared(weight) && weight.reach.tiles > 0)
       shared[scale_of(weight)] |= weight.reach.reaching > 0;
   for (const VerifiedWeight& weight : view.weights) {
-    const auto& [looked, tiles, reaching, emptied, typical, rms] = weight.reach;
+    const std::int64_t tiles = weight.reach.tiles, reaching = weight.reach.reaching,
+                       emptied = weight.reach.emptied;
     if (emptied > 0)
       out.error({kV, kH, kS, kT}, weight.codes->plan.name,
                 text("codes of ", counted(emptied, "tile"),

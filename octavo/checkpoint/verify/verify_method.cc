@@ -1,4 +1,5 @@
 // Rules on loader support: quant_method, schemes per dialect, and scale names.
+#include <algorithm>
 #include <map>
 
 #include "octavo/base/error.h"
@@ -14,13 +15,38 @@ void check_experts(const VerifyView& view, Findings& out) {
     const std::string& module = weight.found->weight.module;
     if (module.find(".experts.") == std::string::npos) continue;
     if (weight.scheme == Scheme::nvfp4)
-      out.error({kH}, module,
-                "it loads experts of NVFP4 as something else, without an error; servers do not");
+      out.silent_error({kH}, module,
+                       "it loads experts of NVFP4 as something else, without an error; servers do "
+                       "not");
     if (weight.scheme == Scheme::fp8_block || weight.scheme == Scheme::mxfp8)
       out.error({kH}, module,
                 "it cannot put experts with a grid of scales together; use the target deepseek for "
                 "it");
   }
+}
+
+// ComfyUI loads one file, in its own dialect; other names than its own it takes for unknown ones.
+void check_comfyui(const VerifyView& view, Findings& out) {
+  if (view.recognized.dialect != Dialect::comfyui)
+    out.error({kC}, "",
+              text("its dialect is ", name_of(view.recognized.dialect),
+                   ", and it reads its own alone; convert it to the target comfyui"));
+  else if (view.checkpoint.files().size() > 1)
+    out.error({kC}, "",
+              text("it loads one file, and these are ", view.checkpoint.files().size(),
+                   "; write one (-o NAME.safetensors)"));
+}
+
+// A file of a dialect without a config: transformers reads what has the name and the shape of a
+// weight, which codes of one byte have.
+bool takes_codes_for_weights(const VerifyView& view) {
+  return view.checkpoint.config().is_object() &&
+         std::any_of(view.weights.begin(), view.weights.end(), [](const VerifiedWeight& weight) {
+           const auto sizes = weight.found->weight.shape.sizes();
+           return weight.codes->plan.name == weight.found->weight.name &&
+                  std::equal(sizes.begin(), sizes.end(), weight.codes->plan.shape.begin(),
+                             weight.codes->plan.shape.end());
+         });
 }
 
 // Weights of one scheme, by what their config groups declare of activations.
@@ -65,14 +91,20 @@ void check_method(const VerifyView& view, Findings& out) {
   }
   if (!view.recognized.quantized) return;
   const Dialect dialect = view.recognized.dialect;
+  check_comfyui(view, out);
   if (dialect == Dialect::comfyui || dialect == Dialect::octavo) {
-    out.error(
-        {kV, kH, kS, kT}, "",
-        text("its dialect is ", name_of(dialect), ", which this loader does not read; convert it"));
+    const std::string message =
+        text("its dialect is ", name_of(dialect), ", which this loader does not read; convert it");
+    out.error({kV, kS, kT}, "", message);
+    // It warns of a quant_method that it does not know; without one it says nothing.
+    if (view.method.empty() && takes_codes_for_weights(view))
+      out.silent_error({kH}, "", message + ": it takes codes for weights, without an error");
+    else
+      out.error({kH}, "", message);
     return;
   }
   if (view.method.empty()) {
-    out.error(
+    out.silent_error(
         {kH}, "",
         "config.json has no quantization_config, so codes are loaded as if they were weights, "
         "without an error");
@@ -123,8 +155,8 @@ void check_support(const VerifyView& view, Findings& out) {
     case Dialect::deepseek:
       if (const auto at = has(Scheme::mxfp8))
         out.error({kV}, *at,
-                  "it has no quant_method 'mxfp8'; use the target modelopt or "
-                  "compressed-tensors");
+                  "it looks for 'weight_scale' and stops at 'weight_scale_inv', which this dialect "
+                  "writes for MXFP8; use the target modelopt or compressed-tensors");
       for (const Scheme scheme : {Scheme::fp8_tensor, Scheme::fp8_channel})
         if (const auto at = has(scheme))
           out.error({kT}, *at, "it supports only 128 x 128 blocks in this dialect");
@@ -144,9 +176,9 @@ void check_scale_names(const VerifyView& view, Findings& out) {
     const bool inv = name.ends_with("_scale_inv");
     const bool blocks = weight.scheme == Scheme::fp8_block || weight.scheme == Scheme::mxfp8;
     if (!inv && !name.ends_with(".scale"))
-      out.error({kH}, name,
-                "it looks for '_scale_inv' alone, and without it loads codes as if they were "
-                "weights");
+      out.silent_error({kH}, name,
+                       "it looks for '_scale_inv' alone, and without it loads codes as if they "
+                       "were weights");
     if (inv && !blocks)
       out.error({kV, kS}, name, "per tensor it looks for 'weight_scale'; use compressed-tensors");
     if (!inv && blocks) out.error({kV, kS, kT}, name, "for blocks it looks for 'weight_scale_inv'");

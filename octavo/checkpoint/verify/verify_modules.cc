@@ -53,9 +53,9 @@ void check_head(const VerifyView& view, const VerifiedWeight& weight, Findings& 
     case Dialect::deepseek:
       out.error({kV, kS, kT}, module, std::string(kNever));
       if (!view.words["modules_to_not_convert"].is_array() && !view.method.empty())
-        out.error({kH}, module,
-                  "it leaves the head alone where config.json has no list "
-                  "modules_to_not_convert, and loads codes as if they were weights");
+        out.silent_error({kH}, module,
+                         "it leaves the head alone where config.json has no list "
+                         "modules_to_not_convert, and loads codes as if they were weights");
       break;
     case Dialect::compressed_tensors:
       out.error({kT}, module, std::string(kNever));

@@ -56,7 +56,7 @@ std::vector<Finding> verify_planned(const CheckpointReader& source, Dialect dial
     }
     view.weights.push_back(weight);
   }
-  Findings findings(options);
+  Findings findings(planned_loaders());
   for (const Rule& rule : kRules) {
     findings.begin(rule.id);
     rule.check(view, findings);

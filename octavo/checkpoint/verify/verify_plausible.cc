@@ -1,7 +1,7 @@
 // Rule on plausible weight magnitudes. Scales that were multiplied, inverted, overwritten or
-// swapped between tensors show only in the magnitudes: the codes are unchanged.
+// swapped between tensors show only in the magnitudes: the codes are unchanged. Here: each weight
+// by itself, and beside all others of the model.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "octavo/base/error.h"
@@ -41,58 +41,6 @@ float typical_of(const VerifyView& view, const VerifiedWeight& weight) {
   });
   const auto top = static_cast<float>(max_value(weight.found->weight.scaling.format));
   return median(std::move(scales)) * top * second_level(view, weight);
-}
-
-// RMS of a sample of values of an unquantized matrix; 0 where it has none.
-float rms_of_plain(const VerifyView& view, const StoredTensor& tensor) {
-  constexpr std::uint64_t kSpots = 4, kOfSpot = 1 << 12;
-  const auto type = tensor.entry->type;
-  const auto size = static_cast<std::uint64_t>(safetensors::stored_bits(type) / 8);
-  if (size < 2 || size > 4 || tensor.nbytes() < size) return 0;
-  const std::uint64_t all = tensor.nbytes() / size, of_spot = std::min(all, kOfSpot);
-  std::vector<std::byte> bytes(of_spot * size);
-  double squares = 0;
-  for (std::uint64_t spot = 0; spot < kSpots; ++spot) {
-    view.checkpoint.read(tensor, (all - of_spot) * spot / (kSpots - 1) * size, bytes);
-    for (std::uint64_t i = 0; i < of_spot; ++i) {
-      const double value = stored_number(&bytes[i * size], type);
-      squares += value * value;
-    }
-  }
-  const double rms = std::sqrt(squares / static_cast<double>(of_spot * kSpots));
-  return std::isfinite(rms) ? static_cast<float>(rms) : 0;
-}
-
-// All scales multiplied by one factor: only a comparison with unquantized matrices shows it.
-void check_beside_plain(const VerifyView& view, Findings& out) {
-  constexpr std::size_t kMaxLooked = 64;
-  constexpr std::array kTypes{safetensors::StoredType::bf16, safetensors::StoredType::f16,
-                              safetensors::StoredType::f32};
-  std::vector<float> own;
-  for (const VerifiedWeight& weight : view.weights)
-    if (weight.reach.looked && weight.reach.rms > 0 && std::isfinite(weight.reach.rms))
-      own.push_back(weight.reach.rms);
-  if (own.empty()) return;
-  float largest = 0;
-  const std::string* of = nullptr;
-  std::size_t looked = 0;
-  for (const std::string& name : view.recognized.plain) {
-    const StoredTensor& tensor = view.checkpoint.at(name);
-    if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight") ||
-        view.misfits.contains(std::string(module_of(name))) || ++looked > kMaxLooked ||
-        std::find(kTypes.begin(), kTypes.end(), tensor.entry->type) == kTypes.end())
-      continue;
-    const float rms = rms_of_plain(view, tensor);
-    if (rms > largest) {
-      largest = rms;
-      of = &name;
-    }
-  }
-  if (const float usual = median(std::move(own)); largest > 0 && usual > kLarger * largest)
-    out.warn({kV, kH, kS, kT}, "",
-             text("quantized weights have a root mean square of ", usual, ", '", shown(*of, 160),
-                  "', which is not, ", largest,
-                  ", and no other such matrix more: were scales multiplied?"));
 }
 
 bool are_ones(const std::vector<float>& scales) {
@@ -153,7 +101,9 @@ void check_plausible(const VerifyView& view, Findings& out) {
     if (!said) all.push_back({&weight, typical});
     reaches.push_back(typical);
   }
-  check_beside_plain(view, out);
+  check_overwritten(view, out);
+  check_beside_layers(view, out);
+  check_all_together(view, out);
   if (reaches.size() < 4) return;
   std::sort(reaches.begin(), reaches.end());
   const float usual = reaches[reaches.size() / 2], large = reaches[(reaches.size() - 1) * 9 / 10];

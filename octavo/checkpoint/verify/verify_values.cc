@@ -14,7 +14,8 @@ void check_values(const VerifyView& view, Findings& out) {
   for (const std::string& name : view.recognized.plain) {
     const StoredTensor& stored = view.checkpoint.at(name);
     // Norms and biases are small, and are always checked.
-    if (!view.options.codes && stored.entry->shape.size() > 1) continue;
+    if (!(view.options.codes && view.options.every_byte) && stored.entry->shape.size() > 1)
+      continue;
     const auto type = safetensors::element_type(stored.entry->type);
     if (!type || !is_value(type->dtype)) continue;
     safetensors::NonFiniteFound found;

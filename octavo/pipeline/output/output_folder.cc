@@ -65,7 +65,7 @@ std::string hex_of(std::uint64_t value) {
 
 bool has_checksum(const std::string& path, std::string_view sum) {
   try {
-    return hex_of(safetensors::data_checksum(safetensors::FileReader(path))) == sum;
+    return safetensors::has_checksum(safetensors::FileReader(path), sum);
   } catch (const Error&) {
     return false;
   }

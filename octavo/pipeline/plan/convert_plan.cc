@@ -209,6 +209,8 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
     plan_gguf(source, plan);
     result.notes.insert(result.notes.end(), plan.notes.begin(), plan.notes.end());
   }
+  if (std::string note = plan_dtype(source, plan); !note.empty())
+    result.notes.push_back(std::move(note));
   place_actions(kOp, source, plan);
   return plan;
 }

@@ -11,6 +11,8 @@
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/expert_stack.h"
+#include "octavo/checkpoint/verify/architecture_internal.h"
+#include "octavo/pipeline/plan/choose_recipe_internal.h"
 #include "octavo/pipeline/plan/gguf_plan_internal.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
@@ -36,6 +38,14 @@ void refuse_quantized(const CheckpointReader& source) {
            safetensors::stored_name(tensor.entry->type),
            " codes; expected a checkpoint that is not quantized; dequantize it first");
   }
+}
+
+// A config.json that contradicts itself describes a model that no loader builds.
+void refuse_contradictions(const CheckpointReader& source, Dialect target) {
+  if (!is_for_servers(target) || !source.config().is_object()) return;
+  for (const std::string& what : contradictions_of(source.config()))
+    fail(ErrorCode::invalid_argument, kOp, "config.json of '", shown(source.path(), 200), "' says ",
+         what, ": no loader builds that model; mend it, or use the target octavo");
 }
 
 Shape shape_of(const std::vector<std::uint64_t>& sizes) {
@@ -69,6 +79,8 @@ class Planning {
     place_actions(kOp, source_, plan_);
     note_left_alone();
     describe_model();
+    if (std::string note = plan_dtype(source_, plan_); !note.empty())
+      plan_.notes.push_back(std::move(note));
     if (!plan_.model.weights.empty()) try_config();
     return std::move(plan_);
   }
@@ -337,7 +349,10 @@ std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);
-  return Planning(source, options).run();
+  refuse_contradictions(source, options.target);
+  return choose_recipe(source, options, [&](const QuantizePlanOptions& with_recipe) {
+    return Planning(source, with_recipe).run();
+  });
 }
 
 }  // namespace octavo

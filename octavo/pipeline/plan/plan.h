@@ -17,7 +17,9 @@
 namespace octavo {
 
 struct QuantizePlanOptions {
-  std::string recipe = "fp8-block";  // a preset
+  // A preset. Empty: chosen by the model, fp8-block, or fp8-channel where blocks do not fit a tenth
+  // of it (for comfyui fp8); plan.options has the one that was chosen.
+  std::string recipe{};
   Dialect target = Dialect::compressed_tensors;
   // Overrides of the recipe, where given; applied to every recipe they fit. The rule of mxfp4 is
   // `even` unless scale_rule or a peer's arith overrides it: its rounding saturates the largest of

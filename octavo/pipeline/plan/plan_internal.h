@@ -31,6 +31,10 @@ struct Decision {
 [[nodiscard]] std::string split_experts(const ExpertStack& stack, const TensorAction& like,
                                         Dialect target, std::vector<TensorAction>& actions);
 
+// Sets the dtype to write into config.json where transformers could not compute with the source's.
+// Returns a note on it, or "".
+[[nodiscard]] std::string plan_dtype(const CheckpointReader& source, QuantizePlan& plan);
+
 // True if the source declares KV cache quantization and the target does not support it.
 [[nodiscard]] bool loses_cache(const CheckpointReader& source, const QuantizedModel& model);
 inline constexpr std::string_view kCacheLost =

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "octavo/base/error.h"
+#include "octavo/pipeline/plan/choose_recipe_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 
@@ -25,6 +26,11 @@ void check_included(const CheckpointReader& source, const NamePatterns& include)
 }
 
 void check_plan_options(const QuantizePlanOptions& options) {
+  if (options.recipe.empty()) {
+    QuantizePlanOptions with = options;
+    with.recipe = first_recipe(options.target);
+    return check_plan_options(with);
+  }
   (void)recipe_scaling(options.recipe, options);
   (void)NamePatterns("include", options.include);
   (void)NamePatterns("exclude", options.exclude);
