@@ -30,7 +30,7 @@ void require(bool holds, const char* what) {
 }
 
 void decode(const TensorInfo& tensor, const std::uint8_t* data) {
-  if (!tensor.type->is_block() || !tensor.type->decoded) return;
+  if (!tensor.type->is_block() || !tensor.type->decoded || tensor.nbytes == 0) return;
   std::vector<std::byte> blocks(static_cast<std::size_t>(tensor.nbytes));
   std::memcpy(blocks.data(), data, blocks.size());
   std::vector<float> values(static_cast<std::size_t>(tensor.elements));

@@ -189,6 +189,7 @@ void File::read_elements(const TensorInfo& tensor, std::uint64_t first,
 
 void File::read(const safetensors::TensorEntry& entry, std::uint64_t offset,
                 std::span<std::byte> into) const {
+  if (into.empty()) return;
   const Source& source = source_of(entry.name);
   const TensorInfo& tensor = gguf_.tensors[source.tensor];
   const std::uint64_t size = element_bytes(tensor);
