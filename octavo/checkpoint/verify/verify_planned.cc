@@ -56,7 +56,8 @@ std::vector<Finding> verify_planned(const CheckpointReader& source, Dialect dial
     }
     view.weights.push_back(weight);
   }
-  Findings findings(planned_loaders());
+  Findings findings;
+  findings.check_for(planned_loaders());
   for (const Rule& rule : kRules) {
     findings.begin(rule.id);
     rule.check(view, findings);
