@@ -53,9 +53,13 @@ std::vector<std::string> clamp_names() { return {"error", "clamp"}; }
 
 void add_non_finite_option(CLI::App& app, std::optional<std::string>& into,
                            const std::string& help) {
-  CLI::Option* const option = app.add_option("--non-finite", into, help)->type_name("RULE");
+  app.add_option("--non-finite", into, help)->type_name("RULE");
   // Another spelling, understood and not offered.
-  app.add_option("--nonfinite", into)->type_name("RULE")->group("")->excludes(option);
+  const auto take = [&into](const std::string& typed) {
+    if (into) throw CLI::ValidationError("--non-finite", "got it twice; expected it once");
+    into = typed;
+  };
+  app.add_option_function<std::string>("--nonfinite", take)->type_name("RULE")->group("");
 }
 
 bool is_clamped(std::string_view op, const std::optional<std::string>& typed) {

@@ -53,7 +53,7 @@ TEST(Gate, WhatIsNotCountedMissesEveryLimit) {
   report.tensors = {tensor("good", 0.99), tensor("holed", 0.99, 3)};
   const auto missed = missed_gates(report, {parse_gate("cosine<0.5")});
   ASSERT_EQ(missed.size(), 1U);
-  EXPECT_EQ(missed[0].what, "1 values of 'holed' are NaN or Inf, which no metric counts");
+  EXPECT_EQ(missed[0].what, "1 value of 'holed' is NaN or Inf, which no metric counts");
   report.tensors[1].same_non_finite = 1;
   EXPECT_TRUE(missed_gates(report, {parse_gate("cosine<0.5")}).empty());
 }
