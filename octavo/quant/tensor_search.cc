@@ -38,7 +38,7 @@ FitAmax TensorSearch::fitted(const ScaleSpec& spec, float amax) const {
   FitAmax best{spec, amax};
   double least = HUGE_VAL;
   for (int i = 0; i < fit_candidates(spec); ++i) {
-    const FitAmax other = fit_amax(spec, amax, i);
+    const FitAmax other = fit_amax(spec, element, amax, i);
     const TileScale scale = tile_scale(other.spec, element, other.amax);
     const double error = fit_error(squares[static_cast<std::size_t>(i)], scale.scale);
     if (error < least) {

@@ -51,8 +51,8 @@ OCTAVO_HD constexpr bool is_searched(const ScaleSpec& spec, float amax) {
 }
 
 // Two levels: the code of the amax, then those from two below it to six above it. Powers of two:
-// the largest at or below the amax, then the next, whatever the rule. Quotients: of the amax
-// itself, then of 6/16, 7/16 ... 27/16 of it.
+// the largest at or below the amax, then the next where the amax saturates, whatever the rule.
+// Quotients: of the amax itself, then of 6/16, 7/16 ... 27/16 of it.
 inline constexpr int kFitCodesBelow = 2, kFitCodesAbove = 6;
 inline constexpr int kFitLeastSixteenths = 6, kFitMostSixteenths = 27;
 inline constexpr int kMostFitCandidates = kFitMostSixteenths - kFitLeastSixteenths + 1;
@@ -75,9 +75,25 @@ struct FitAmax {
   ScaleSpec spec;
   float amax;
 };
-OCTAVO_HD constexpr FitAmax fit_amax(const ScaleSpec& spec, float amax, int i) {
+
+// Does the amax lie half a step or more above the largest value, under the power of two that is
+// candidate 0? Elsewhere the next power is no candidate: its values up to the largest are all among
+// those of candidate 0.
+OCTAVO_HD constexpr std::uint32_t fit_next_power_from(const Format& element) {  // a mantissa
+  const int kept = element.twos_complement ? element.magnitude_bits() - 1
+                                           : static_cast<int>(element.mantissa_bits);
+  return binade_of(static_cast<float>(max_value(element))).mantissa + (1u << (22 - kept));
+}
+OCTAVO_HD constexpr bool next_power_is_tried(const ScaleSpec& spec, const Format& element,
+                                             float amax) {
+  return spec.margin != 0 || binade_of(amax).mantissa >= fit_next_power_from(element);
+}
+
+OCTAVO_HD constexpr FitAmax fit_amax(const ScaleSpec& spec, const Format& element, float amax,
+                                     int i) {
   if (is_power_of_two_rule(spec.rule)) {
-    const int exponent = binade_of(amax).exponent + i;
+    const int up = i > 0 && next_power_is_tried(spec, element, amax) ? 1 : 0;
+    const int exponent = binade_of(amax).exponent + up;
     if (exponent <= 127) return {spec, f32_power_of_two(exponent)};
     FitAmax top{spec, kMaxFloat};
     if (spec.rule == ScaleRule::floor) top.spec.rule = ScaleRule::ceil;
@@ -92,7 +108,7 @@ OCTAVO_HD constexpr TileScale fit_candidate(const ScaleSpec& spec, const Format&
                                             float amax, float tensor_scale, float tensor_amax,
                                             int i) {
   if (spec.format != ScaleFormat::e4m3_f32) {
-    const FitAmax other = fit_amax(spec, amax, i);
+    const FitAmax other = fit_amax(spec, element, amax, i);
     return tile_scale(other.spec, element, other.amax);
   }
   const TileScale own = tile_scale(spec, element, amax, tensor_scale, tensor_amax);

@@ -53,7 +53,8 @@ TileFit<Real>::TileFit(const Isa& isa, const QuantizeJob& job, const TileValues<
       peer_adjust_(peer_adjust_of(job.scale, encoder.format)),
       all_count_(counted_up_to(amax_of(job.scale)) == kAllCount),
       candidates_(fit_candidates(job.scale)),
-      top_exponent_(binade_of(static_cast<float>(max_value(encoder.format))).exponent) {
+      top_exponent_(binade_of(static_cast<float>(max_value(encoder.format))).exponent),
+      next_power_from_(fit_next_power_from(encoder.format)) {
   if (job.scale.format == ScaleFormat::e4m3_f32)
     of_code_ = two_level_scales(job.scale, tensor.scale);
 }
@@ -62,11 +63,14 @@ TileFit<Real>::TileFit(const Isa& isa, const QuantizeJob& job, const TileValues<
 template <typename Real>
 [[gnu::always_inline]] inline TileScale TileFit<Real>::candidate(float amax, std::uint32_t own_code,
                                                                  int i) const {
-  if (is_power_of_two_rule(job_.scale.rule) && !is_peer(job_.scale.arith))
+  if (is_power_of_two_rule(job_.scale.rule) && !is_peer(job_.scale.arith)) {
+    const Binade at = binade_of(amax);
+    const int up = i > 0 && (job_.scale.margin != 0 || at.mantissa >= next_power_from_) ? 1 : 0;
     return scale_of_exponent(job_.scale.format,
-                             binade_of(amax).exponent + i - top_exponent_ + job_.scale.margin);
+                             at.exponent + up - top_exponent_ + job_.scale.margin);
+  }
   if (job_.scale.format != ScaleFormat::e4m3_f32) {
-    const FitAmax other = fit_amax(job_.scale, amax, i);
+    const FitAmax other = fit_amax(job_.scale, encoder_.format, amax, i);
     return tile_scale(other.spec, encoder_.format, other.amax);
   }
   if (own_code < 1 || own_code > kMostCode) return of_code_[own_code];
@@ -196,6 +200,10 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
     alignas(64) float stage[kStageRoom], padded[kFitRun];
     alignas(64) float factors[kTiles][kRoom] = {}, sums[kTiles][kRoom];
     TileScale tried[kTiles][kMostFitCandidates];
+    // Powers of two: often there is one candidate only.
+    const auto is_one = [&](std::int64_t t) {
+      return candidates_ == 2 && factors[t][0] == factors[t][1];
+    };
     const std::int64_t step =
         std::max<std::int64_t>(1, std::min<std::int64_t>(kTiles, kStage / tile_cols)) * tile_cols;
     for (std::int64_t done = 0; done < area.cols; done += step) {
@@ -219,13 +227,13 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
           std::fill(padded + wide, padded + whole, 0.0F);
           of_tile = padded;
         }
-        isa_.fp4_squares(of_tile, whole, factors[t], candidates_, sums[t]);
+        if (!is_one(t)) isa_.fp4_squares(of_tile, whole, factors[t], candidates_, sums[t]);
       }
       for (std::int64_t t = 0; t < tiles; ++t) {
         if (!is_searched(job_.scale, std::bit_cast<float>(amax[first + t]))) continue;
         double least = HUGE_VAL;
-        int best = -1;
-        for (int k = 0; k < candidates_; ++k) {
+        int best = is_one(t) ? 0 : -1;
+        for (int k = 0; k < (is_one(t) ? 0 : candidates_); ++k) {
           const double error = fit_error(static_cast<double>(sums[t][k]), tried[t][k].scale);
           best = error < least ? k : best;
           least = error < least ? error : least;

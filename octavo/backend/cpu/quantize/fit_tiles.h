@@ -58,7 +58,8 @@ class TileFit {
   PeerAdjust peer_adjust_;
   bool all_count_;
   int candidates_;
-  int top_exponent_;                      // of the largest value
+  int top_exponent_;  // of the largest value
+  std::uint32_t next_power_from_;
   std::array<TileScale, 128> of_code_{};  // two levels: the scale of every e4m3 code
 };
 
