@@ -27,7 +27,10 @@ NOT_AS_EXPERTS = {
 @pytest.mark.parametrize(("target", "recipe", "more"), PAIRS)
 def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, tmp_path):
     quantized, plain = tmp_path / "quantized", tmp_path / "plain"
-    models.octavo("quantize", model, "-o", quantized, "--recipe", recipe, "--target", target, *more)
+    # Experts of NVFP4 load as something else, without an error, of which quantize exits with 1.
+    silent = model.name == "moe" and recipe == "nvfp4"
+    words = [model, "-o", quantized, "--recipe", recipe, "--target", target, *more]
+    models.octavo("quantize", *words, codes=(1,) if silent else (0,))
     if model.name == "moe" and (target, recipe) in NOT_AS_EXPERTS:
         done = models.verdict(quantized)
         assert any(line["loader"] == "transformers" for line in done)
