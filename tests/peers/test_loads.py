@@ -27,7 +27,10 @@ NOT_AS_EXPERTS = {
 @pytest.mark.parametrize(("target", "recipe", "more"), PAIRS)
 def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, tmp_path):
     quantized, plain = tmp_path / "quantized", tmp_path / "plain"
-    models.octavo("quantize", model, "-o", quantized, "--recipe", recipe, "--target", target, *more)
+    # Experts of NVFP4 load as something else, without an error, of which quantize exits with 1.
+    silent = model.name == "moe" and recipe == "nvfp4"
+    words = [model, "-o", quantized, "--recipe", recipe, "--target", target, *more]
+    models.octavo("quantize", *words, codes=(1,) if silent else (0,))
     if model.name == "moe" and (target, recipe) in NOT_AS_EXPERTS:
         done = models.verdict(quantized)
         assert any(line["loader"] == "transformers" for line in done)
@@ -56,3 +59,24 @@ def test_models_of_other_types_compute(recipe, dtype, tmp_path):
     assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
     error = models.relative(models.logits(tmp_path / "q", dtype="auto"), models.logits(source))
     assert error < (0.3 if "4" in recipe else 0.1)
+
+
+MIXED = [
+    ("fp8-channel", "nvfp4"),
+    ("nvfp4", "mxfp8"),
+    ("mxfp4", "fp8-block"),
+    ("mxfp8", "fp8"),
+    ("mxfp6", "mxfp4"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("recipe", "other"), MIXED)
+def test_mixed_recipes_compute(recipe, other, dtype, tmp_path):
+    """Any pair of recipes does, with transformers 5.17 and compressed-tensors 0.20."""
+    source = models.make("llama", tmp_path / "model", dtype=dtype)
+    words = ["--recipe", recipe, "--recipe-for", f"down_proj={other}"]
+    models.octavo("quantize", source, "-o", tmp_path / "q", *words)
+    assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
+    error = models.relative(models.logits(tmp_path / "q", dtype="auto"), models.logits(source))
+    assert error < (0.3 if "4" in recipe + other else 0.1)

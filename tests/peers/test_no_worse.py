@@ -47,7 +47,9 @@ def test_weights_are_no_further_from_the_source(model, recipe, scheme, more, tmp
     from llmcompressor import model_free_ptq
 
     words = ["--recipe", recipe, "--target", "compressed-tensors", *more]
-    models.octavo("quantize", model, "-o", tmp_path / "q", *words)
+    # transformers loads experts of NVFP4 wrong, without an error: of theirs, too.
+    silent = model.name == "moe" and recipe == "nvfp4"
+    models.octavo("quantize", model, "-o", tmp_path / "q", *words, codes=(1,) if silent else (0,))
     model_free_ptq(
         str(model), str(tmp_path / "theirs"), scheme=scheme, ignore=LEFT_ALONE, device="cpu",
         max_workers=1,
