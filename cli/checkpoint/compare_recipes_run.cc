@@ -19,7 +19,7 @@
 namespace octavo::cli {
 namespace {
 
-constexpr std::size_t kWorstShown = 3, kNameWidth = 52;
+constexpr std::size_t kWorstShown = 3;
 
 // Options that write a checkpoint, or judge one.
 void refuse_others(const QuantizeArguments& common, const CheckpointArguments& arguments) {
@@ -76,9 +76,8 @@ std::string comparison_text(const RecipeComparison& comparison) {
   for (const RecipeOutcome& outcome : comparison.recipes)
     for (const std::size_t i : outcome.report.worst(kWorstShown)) {
       const TensorReport& tensor = outcome.report.tensors[i];
-      out +=
-          fmt::format("  {:<14} {:<52} {:>7.2f} {:>7.1f}\n", octavo::shown(outcome.recipe),
-                      short_name(tensor.name, kNameWidth), order_of(tensor), tensor.expected_sqnr);
+      out += fmt::format("  {:<14} {:<52} {:>7.2f} {:>7.1f}\n", octavo::shown(outcome.recipe),
+                         octavo::shown(tensor.name, 160), order_of(tensor), tensor.expected_sqnr);
     }
   out +=
       "\n  SQNR: median over tensors; normal: what normal (Gaussian) weights have; loaders by the "

@@ -42,12 +42,12 @@ std::string zsh_text(const std::string& text) {
 std::string zsh_argument(const CompletedArgument& argument, bool positional) {
   std::string spec =
       positional ? "" : fmt::format("{}[{}]", argument.name, zsh_text(argument.description));
-  if (!positional && !argument.takes_value) return quoted(spec);
+  if (!positional && !argument.takes_value) return cli::quoted(spec);
   const std::string values = !argument.words.empty() ? "(" + spaced(argument.words) + ")"
                              : argument.takes_file   ? "_files"
                                                      : " ";
-  return quoted(spec + ":" + zsh_text(positional ? argument.description : argument.name) + ":" +
-                values);
+  return cli::quoted(spec + ":" + zsh_text(positional ? argument.description : argument.name) +
+                     ":" + values);
 }
 
 }  // namespace
@@ -105,7 +105,8 @@ std::string zsh_completion(const CompletedCommand& top,
                            const std::vector<CompletedCommand>& commands) {
   std::string names, cases;
   for (const CompletedCommand& command : commands) {
-    names += fmt::format("    {}\n", quoted(command.name + ":" + zsh_text(command.description)));
+    names +=
+        fmt::format("    {}\n", cli::quoted(command.name + ":" + zsh_text(command.description)));
     cases += fmt::format("    {})\n      _arguments -s", command.name);
     for (const CompletedArgument& option : command.options)
       cases += " \\\n        " + zsh_argument(option, false);
@@ -154,23 +155,25 @@ std::string fish_completion(const CompletedCommand& top,
       "complete -c octavo -f\n";
   for (const CompletedArgument& option : top.options) {
     out += fmt::format("complete -c octavo -n __fish_use_subcommand -l {} -d {}\n",
-                       option.name.substr(2), quoted(option.description));
+                       option.name.substr(2), cli::quoted(option.description));
   }
   for (const CompletedCommand& command : commands) {
     out += fmt::format("complete -c octavo -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                       quoted(command.description));
+                       cli::quoted(command.description));
     const std::string seen =
         fmt::format("complete -c octavo -n '__fish_seen_subcommand_from {}'", command.name);
     for (const CompletedArgument& option : command.options) {
-      out += fmt::format("{} -l {} -d {}", seen, option.name.substr(2), quoted(option.description));
+      out += fmt::format("{} -l {} -d {}", seen, option.name.substr(2),
+                         cli::quoted(option.description));
       if (option.takes_value)
-        out +=
-            option.takes_file ? " -r -F" : fmt::format(" -x -a {}", quoted(spaced(option.words)));
+        out += option.takes_file ? " -r -F"
+                                 : fmt::format(" -x -a {}", cli::quoted(spaced(option.words)));
       out += "\n";
     }
     for (const CompletedArgument& argument : command.arguments) {
-      out += argument.takes_file ? seen + " -F\n"
-                                 : fmt::format("{} -a {}\n", seen, quoted(spaced(argument.words)));
+      out += argument.takes_file
+                 ? seen + " -F\n"
+                 : fmt::format("{} -a {}\n", seen, cli::quoted(spaced(argument.words)));
     }
   }
   return out;

@@ -93,6 +93,11 @@ struct Fp4Tiles {
   const TileScale* searched = nullptr;
 };
 inline constexpr std::int64_t kFp4Tile = 16;
+// Codes of scales that no amax gives: of a tile of zeros, and of a poisoned one.
+struct Fp4SpecialScales {
+  std::uint32_t zero = 0, poison = 0;
+};
+Fp4SpecialScales fp4_special_scales(float tensor_scale);
 
 // n values of a row, the last tile possibly short.
 using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,

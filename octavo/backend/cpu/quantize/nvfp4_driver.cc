@@ -6,6 +6,7 @@
 #include "octavo/backend/cpu/quantize/scale_batch.h"
 #include "octavo/backend/cpu/work_split.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/scale/tile_scale.h"
 
 namespace octavo::cpu {
 namespace {
@@ -28,6 +29,11 @@ bool fits(const QuantizedMatrix& to) {
 }
 
 }  // namespace
+
+Fp4SpecialScales fp4_special_scales(float tensor_scale) {
+  const ScaleSpec spec{.format = ScaleFormat::e4m3_f32};
+  return {zero_scale(spec, tensor_scale).bits, poisoned_scale(spec.format).bits};
+}
 
 bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const Matrix& values = job.source.values;

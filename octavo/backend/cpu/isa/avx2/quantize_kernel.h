@@ -16,6 +16,8 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kMxBlockSize = 32, kBatchBlocks = 16;
+// Copies: the linker would merge what is passed by reference with that of other folders.
+constexpr Format kE2m1 = e2m1fn, kE4m3 = e4m3fn;
 
 // The amax of `kCount` values, as the bits of an f32.
 template <typename L, DType kSource, int kCount>
@@ -140,8 +142,8 @@ struct Nvfp4Scales {
       : tensor(L::splat(std::bit_cast<std::uint32_t>(tensor_scale))),
         zero_code(L::splat(zero)),
         poison_code(L::splat(poison)),
-        scale_code(make_encoder(e4m3fn, {}, DType::f32)),
-        scale_value(e4m3fn) {}
+        scale_code(make_encoder(kE4m3, {}, DType::f32)),
+        scale_value(kE4m3) {}
 
   [[gnu::always_inline]] void operator()(const std::uint32_t* amaxes, float* factors,
                                          std::uint32_t* codes, std::uint32_t* poisoned) const {
@@ -169,10 +171,9 @@ void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std:
   constexpr std::int64_t kBytes = element_bytes(kSource), kTile = kFp4Tile;
   constexpr std::int64_t kTiles = L::kGroup / kTile;  // tiles of a group of four vectors: 2 or 4
   const FpEnvGuard guard;
-  const ScaleSpec spec{.format = ScaleFormat::e4m3_f32};
-  const Nvfp4Scales<L> scales_of(job.tensor_scale, zero_scale(spec, job.tensor_scale).bits,
-                                 poisoned_scale(spec.format).bits);
-  Encoder encoder = make_encoder(e2m1fn, {}, DType::f32);
+  const Fp4SpecialScales special = fp4_special_scales(job.tensor_scale);
+  const Nvfp4Scales<L> scales_of(job.tensor_scale, special.zero, special.poison);
+  Encoder encoder = make_encoder(kE2m1, {}, DType::f32);
   encoder.only_finite = true;
   const EncodeConstants<L> k(encoder);
   alignas(64) std::uint32_t amax[kBatchBlocks] = {}, byte[kBatchBlocks], poisoned[kBatchBlocks];
