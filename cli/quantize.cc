@@ -35,7 +35,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ -o out/ --recipe nvfp4 --report report.html
   octavo quantize model/ --recipe mxfp8 --dry-run                    plan and sizes
   octavo quantize model/ --compare fp8-channel,mxfp8,nvfp4 --report recipes.html
-  octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude 'layers\.0\.'
+  octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude '\.0\.'
   octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
 
 Of arrays:

@@ -23,9 +23,10 @@ constexpr const char* kExamples = R"(Examples:
   octavo verify out/ --tensor-parallel 8             split over eight devices
   octavo verify out/ --json                          findings for a program to read
 
-Reads configuration, headers, scales and codes (--no-codes leaves them out), and runs no server. Findings are errors (it does not load,
-or loads as something else) or warnings. The exit code is 0 if a loader loads it and none loads something else without saying so; with
---for if all of those load it, with --strict if there is no finding. Otherwise it is 1.)";
+Reads configuration, headers, scales and codes (--no-codes leaves them out), and runs no server.
+Findings are errors (it does not load, or loads as something else) or warnings. The exit code is 0
+if a loader loads it and none loads something else without saying so; with --for if all of those
+load it, with --strict if there is no finding. Otherwise it is 1.)";
 
 struct Arguments {
   std::string input, against;

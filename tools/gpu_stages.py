@@ -44,10 +44,11 @@ SANITIZED = {
     "cuda_mx_scale_sectors_test": "*Edges*",
 }
 # What compute-sanitizer does not see in tensor-core GEMM kernels. Initcheck does not see TMA stores
-# and takes results for uninitialised memory; flags of stream-K are
-# read before they are written on purpose, because no value but this launch's ticket counts. Racecheck does not see that an mbarrier in shared
-# memory hands over a pipeline stage; it reports a race where one thread writes a number, others
-# read it after they waited at one barrier, and the next is written after they arrived at another.
+# and takes results for uninitialised memory; flags of stream-K are read before they are written on
+# purpose, because no value but this launch's ticket counts. Racecheck does not see that an mbarrier
+# in shared memory hands over a pipeline stage; it reports a race where one thread writes a number,
+# others read it after they waited at one barrier, and the next is written after they arrived at
+# another.
 FP8_PRODUCTS = (
     "cuda_gemm_test",
     "cuda_gemm_kernels_test",

@@ -154,13 +154,13 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   report.tensors = std::vector<TensorReport>();
   JsonMembers more;
   // What a target declares in config.json no loader finds beside a file.
-  const bool for_servers = options.plan.target != Dialect::comfyui &&
-                           options.plan.target != Dialect::octavo &&
-                           options.plan.target != Dialect::gguf;
+  const bool for_servers =
+      options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
   std::string unverified;
   bool loads = true;
   try {
-    if (!for_servers || !common.output.ends_with(".safetensors"))
+    if (options.plan.target != Dialect::gguf &&
+        (!for_servers || !common.output.ends_with(".safetensors")))
       loads = add_verdict(common.output, options.plan.target, report.copied_non_finite == 0, more,
                           summary);
   } catch (const std::exception& error) {

@@ -150,6 +150,10 @@ void Findings::error_for_all(std::string_view tensor, const std::string& message
 std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOptions& options) {
   check(options.tensor_parallel >= 1, ErrorCode::invalid_argument, kOp, "got ",
         options.tensor_parallel, " devices to split matrices over; expected at least 1");
+  check(
+      !checkpoint.is_gguf(), ErrorCode::unsupported, kOp, "'", shown(checkpoint.path(), 200),
+      "' is a GGUF file, which llama.cpp loads and these rules do not know; expected safetensors; "
+      "compare its values with the model's: octavo compare");
   Findings findings;
   const Json& words = quantization_config(checkpoint.config());
   VerifyView view{.checkpoint = checkpoint,

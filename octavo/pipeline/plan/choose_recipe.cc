@@ -61,6 +61,8 @@ std::vector<std::string_view> default_recipes(Dialect target) {
     case Dialect::deepseek:
     case Dialect::octavo:
       return {"fp8-block"};
+    case Dialect::gguf:
+      return {"mxint8"};  // Q8_0
   }
   return {"fp8-block"};
 }
@@ -71,6 +73,7 @@ std::vector<std::string_view> instead_of(const QuantizePlanOptions& options) {
   if (preset(options.recipe).format.bits() == 4) out = {"nvfp4", "mxfp4"};
   out.emplace_back(options.target == Dialect::comfyui ? "fp8" : "fp8-channel");
   if (options.target == Dialect::deepseek) out = {"mxfp8"};  // of FP8 its loaders take blocks alone
+  if (options.target == Dialect::gguf) out = {"mxint8"};
   std::erase(out, options.recipe);
   return out;
 }

@@ -104,6 +104,7 @@ out = cache.attend(x)
 quantized: ov.CheckpointReport = ov.quantize_checkpoint("model", "out", recipe="mxfp8")
 page: str = quantized.html() + quantized.title
 worse: list[str] = ov.compare_checkpoints("model", "out").worst
+side_by_side: ov.RecipeComparison = ov.compare_recipes("model", ["fp8-channel", "nvfp4"])
 findings: ov.Findings = ov.verify_checkpoint("out")
 first: ov.Finding = findings[0]
 good: bool = findings.good and first.severity == "warning"
