@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,9 +41,15 @@ class Count:
         return self
 
 
+def take_interrupts() -> None:
+    """A shell that runs this in the background has it ignore interrupts; tests send them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def run(command: list[str], variables: dict[str, str] | None = None) -> bool:
     print("+", " ".join(command), flush=True)
-    return subprocess.run(command, cwd=ROOT, env=os.environ | (variables or {})).returncode == 0
+    env = os.environ | (variables or {})
+    return subprocess.run(command, cwd=ROOT, env=env, preexec_fn=take_interrupts).returncode == 0
 
 
 def count_cases(xml_file: Path) -> Count:

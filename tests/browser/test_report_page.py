@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "cli")]
 import tiny_model  # noqa: E402
 from chromium import Chromium, find_chromium  # noqa: E402
-
 from conftest import find_program  # noqa: E402
 
 LAYERS = 12
