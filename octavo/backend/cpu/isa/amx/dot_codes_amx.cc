@@ -9,25 +9,19 @@
 namespace octavo::cpu {
 namespace {
 
-// The products of 32 pairs, two to a lane.
-[[gnu::always_inline]] inline __m512 products(__m512 even, __m512 odd, __m512i words) {
-  const __m512 low = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-  const __m512 high = _mm512_castsi512_ps(
+// The first and the second of two bf16 in each word, as f32.
+[[gnu::always_inline]] inline __m512 even_of(__m512i words) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+[[gnu::always_inline]] inline __m512 odd_of(__m512i words) {
+  return _mm512_castsi512_ps(
       _mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
-  return _mm512_fmadd_ps(odd, high, _mm512_mul_ps(even, low));
 }
 
 template <const Format& kFormat>
 void dot_codes(const DotJob& job) {
   const Planes<Bfloat, kFormat> planes;
   const auto* a = reinterpret_cast<const std::uint16_t*>(job.a[0]);
-  const auto even_of = [](__m512i words) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-  };
-  const auto odd_of = [](__m512i words) {
-    return _mm512_castsi512_ps(
-        _mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
-  };
   const auto scale_of = [&](std::int64_t run, int j) {
     return job.b_scale == nullptr ? 1.0F : job.b_scale[run * kDotCols + j] * job.a_scale[0][run];
   };
@@ -78,7 +72,9 @@ void dot_codes(const DotJob& job) {
                words);
         const __m512 scale = _mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(scale_of(first, j)),
                                                   _mm512_set1_ps(scale_of(last, j)));
-        sum[j] = _mm512_fmadd_ps(products(even, odd, words[0]), scale, sum[j]);
+        const __m512 part =
+            _mm512_fmadd_ps(odd, odd_of(words[0]), _mm512_mul_ps(even, even_of(words[0])));
+        sum[j] = _mm512_fmadd_ps(part, scale, sum[j]);
       }
     }
   }

@@ -24,21 +24,9 @@ DecodeScaled avx2_decode_scaled(const Decoder& decoder) {
   return lanes_decode(decoder.format) ? decode_scaled_span<Avx2Lanes> : nullptr;
 }
 
-namespace {
-
-Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
-  return kPortableIsa.count(encoder, values, n, index);
-}
-
-std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
-  return kPortableIsa.row_error(job, sums);
-}
-
-}  // namespace
-
 const Isa kAvx2Isa{.encode = avx2_encode,
                    .decode = avx2_decode,
-                   .count = count,
+                   .count = portable::count_span,
                    .encode_scaled = avx2_encode_scaled,
                    .mx = avx2_mx,
                    .amax16 = avx2_amax16,
@@ -46,7 +34,7 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .decode_scaled = avx2_decode_scaled,
                    .rank = portable::rank_tiles,
                    .fp4_squares = portable::fp4_squares,
-                   .row_error = row_error};
+                   .row_error = portable::row_error};
 
 const Kernels kAvx2Kernels =
     make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");

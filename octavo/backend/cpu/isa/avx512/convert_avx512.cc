@@ -26,21 +26,9 @@ DecodeScaled avx512_decode_scaled(const Decoder& decoder) {
   return lanes_decode(decoder.format) ? decode_scaled_span<Avx512Lanes> : nullptr;
 }
 
-namespace {
-
-Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
-  return kPortableIsa.count(encoder, values, n, index);
-}
-
-std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
-  return kPortableIsa.row_error(job, sums);
-}
-
-}  // namespace
-
 const Isa kAvx512Isa{.encode = avx512_encode,
                      .decode = avx512_decode,
-                     .count = count,
+                     .count = portable::count_span,
                      .encode_scaled = avx512_encode_scaled,
                      .mx = avx512_mx,
                      .amax16 = avx512_amax16,
@@ -48,7 +36,7 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .decode_scaled = avx512_decode_scaled,
                      .rank = portable::rank_tiles,
                      .fp4_squares = portable::fp4_squares,
-                     .row_error = row_error};
+                     .row_error = portable::row_error};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");

@@ -81,19 +81,11 @@ DecodeSpan choose(const Decoder& decoder) {
   return chosen != nullptr ? chosen : avx512_decode(decoder);
 }
 
-Counts count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
-  return kAvx512Isa.count(encoder, values, n, index);
-}
-
-std::uint32_t row_error(const RowErrorJob& job, RowErrorSums& sums) {
-  return kAvx512Isa.row_error(job, sums);
-}
-
 }  // namespace
 
 const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .decode = choose,
-                         .count = count,
+                         .count = portable::count_span,
                          .encode_scaled = avx512_encode_scaled,
                          .mx = avx512_mx,
                          .amax16 = avx512_amax16,
@@ -101,7 +93,7 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .decode_scaled = avx512_decode_scaled,
                          .rank = portable::rank_tiles,
                          .fp4_squares = portable::fp4_squares,
-                         .row_error = row_error};
+                         .row_error = portable::row_error};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(
     "cpu/avx512_vbmi", "AVX-512 with VBMI");
