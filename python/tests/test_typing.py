@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import site
 import subprocess
 import sys
 
@@ -42,13 +43,10 @@ def mypy(file, cwd):
     pytest.importorskip("mypy", reason="mypy is not installed; it is optional")
     pytest.importorskip("torch", reason="torch is not installed; it is optional")
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(file)]
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=os.environ | {"MYPYPATH": str(PACKAGE)},
-        capture_output=True,
-        text=True,
-    )
+    # mypy finds installed packages by itself and refuses to be told of their folder.
+    installed = PACKAGE in map(pathlib.Path, site.getsitepackages())
+    path = {} if installed else {"MYPYPATH": str(PACKAGE)}
+    return subprocess.run(command, cwd=cwd, env=os.environ | path, capture_output=True, text=True)
 
 
 def basedpyright(file, cwd):

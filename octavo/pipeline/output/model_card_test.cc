@@ -8,6 +8,8 @@
 namespace octavo {
 namespace {
 
+using namespace std::string_literals;
+
 const ModelCard kCard{
     .base_model = "owner/name", .tags = {"octavo", "fp8"}, .body = "# Quantized\n\ntext\n"};
 
@@ -50,7 +52,7 @@ TEST(ModelCard, ComesBackWhateverItWasPutInto) {
            std::string("---\r\nlicense: mit\r\ntags: [a, \"b c\"]\r\n---\r\nbody\r\n"),
            std::string("---\ntags:\n---\n"),
            std::string("---\ntags:\n    - deep\n\n# comment\nlicense: mit\n---\nbody"),
-           std::string("\xff\xfe bytes \0 of others", 22),
+           "\xff\xfe bytes \0 of others"s,
        }) {
     const std::string both = with_card(source, kCard);
     EXPECT_EQ(without_card(both), source) << both;
