@@ -1,0 +1,120 @@
+// Types of masks and intrinsics of AVX-512 that the kernels use and SIMDe 0.7.4 (Debian 12) lacks.
+// Each is its definition in Intel's manual, element by element. A later SIMDe that has one defines
+// a macro of its name: it is taken away here, and this one is used.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+using __mmask8 = simde__mmask8;
+using __mmask16 = simde__mmask16;
+using __mmask32 = simde__mmask32;
+using __mmask64 = simde__mmask64;
+
+#undef _mm256_maskz_loadu_epi8
+#undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtepi32_epi8
+#undef _mm512_cvtepi32_ps
+#undef _mm512_cvtepu16_epi32
+#undef _mm512_cvtepu8_epi32
+#undef _mm512_cvtph_ps
+#undef _mm512_cvtps_pd
+#undef _mm512_cvtps_ph
+#undef _mm512_extractf32x8_ps
+#undef _mm512_mask_storeu_epi32
+#undef _mm512_maskz_loadu_epi16
+#undef _mm512_maskz_loadu_epi32
+#undef _mm512_reduce_add_ps
+#undef _mm512_reduce_max_epu32
+
+namespace octavo::simde {
+
+template <typename T, typename Vector>
+auto elements(const Vector& vector) {
+  return std::bit_cast<std::array<T, sizeof(Vector) / sizeof(T)>>(vector);
+}
+
+// Each element of type From to one of type To, by C++'s conversion.
+template <typename To, typename Result, typename From, typename Vector>
+Result converted(const Vector& vector) {
+  const auto from = elements<From>(vector);
+  std::array<To, sizeof(Result) / sizeof(To)> to;
+  static_assert(to.size() == from.size());
+  std::ranges::transform(from, to.begin(), [](From x) { return static_cast<To>(x); });
+  return std::bit_cast<Result>(to);
+}
+
+// What the mask leaves out is not touched.
+template <typename T, typename Result, typename Mask>
+Result loaded(Mask mask, const void* from) {
+  std::array<T, sizeof(Result) / sizeof(T)> to{};
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if ((mask >> i & 1) != 0)
+      std::memcpy(&to[i], static_cast<const std::byte*>(from) + i * sizeof(T), sizeof(T));
+  return std::bit_cast<Result>(to);
+}
+
+// The two halves of a vector, combined until one element is left: the order of x86's compilers.
+template <typename T, std::size_t kCount, typename Combine>
+T reduced(std::array<T, kCount> all, const Combine& combine) {
+  for (std::size_t half = kCount / 2; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half; ++i) all[i] = combine(all[i], all[i + half]);
+  return all[0];
+}
+
+}  // namespace octavo::simde
+
+static inline __m128i _mm512_cvtepi32_epi8(__m512i a) {
+  return octavo::simde::converted<std::uint8_t, __m128i, std::uint32_t>(a);
+}
+static inline __m256i _mm512_cvtepi32_epi16(__m512i a) {
+  return octavo::simde::converted<std::uint16_t, __m256i, std::uint32_t>(a);
+}
+static inline __m512i _mm512_cvtepu8_epi32(__m128i a) {
+  return octavo::simde::converted<std::uint32_t, __m512i, std::uint8_t>(a);
+}
+static inline __m512i _mm512_cvtepu16_epi32(__m256i a) {
+  return octavo::simde::converted<std::uint32_t, __m512i, std::uint16_t>(a);
+}
+static inline __m512 _mm512_cvtepi32_ps(__m512i a) {
+  return octavo::simde::converted<float, __m512, std::int32_t>(a);
+}
+static inline __m512d _mm512_cvtps_pd(__m256 a) {
+  return octavo::simde::converted<double, __m512d, float>(a);
+}
+static inline __m512 _mm512_cvtph_ps(__m256i a) {
+  return octavo::simde::converted<float, __m512, __fp16>(a);
+}
+// Rounds as FPCR says, which the kernels set; they ask for nearest even here too.
+static inline __m256i _mm512_cvtps_ph(__m512 a, int) {
+  return octavo::simde::converted<__fp16, __m256i, float>(a);
+}
+static inline __m256 _mm512_extractf32x8_ps(__m512 a, int half) {
+  return octavo::simde::elements<__m256>(a)[static_cast<std::size_t>(half)];
+}
+static inline __m512i _mm512_maskz_loadu_epi32(__mmask16 mask, const void* from) {
+  return octavo::simde::loaded<std::uint32_t, __m512i>(mask, from);
+}
+static inline __m512i _mm512_maskz_loadu_epi16(__mmask32 mask, const void* from) {
+  return octavo::simde::loaded<std::uint16_t, __m512i>(mask, from);
+}
+static inline __m256i _mm256_maskz_loadu_epi8(__mmask32 mask, const void* from) {
+  return octavo::simde::loaded<std::uint8_t, __m256i>(mask, from);
+}
+static inline void _mm512_mask_storeu_epi32(void* to, __mmask16 mask, __m512i a) {
+  const auto from = octavo::simde::elements<std::uint32_t>(a);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if ((mask >> i & 1) != 0) std::memcpy(static_cast<std::byte*>(to) + 4 * i, &from[i], 4);
+}
+static inline float _mm512_reduce_add_ps(__m512 a) {
+  return octavo::simde::reduced(octavo::simde::elements<float>(a),
+                                [](float x, float y) { return x + y; });
+}
+static inline unsigned _mm512_reduce_max_epu32(__m512i a) {
+  return octavo::simde::reduced(octavo::simde::elements<std::uint32_t>(a),
+                                [](std::uint32_t x, std::uint32_t y) { return std::max(x, y); });
+}
