@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from check_stages import ROOT, Stage, count_cases, has_module, output_of
+
 BUILD = ROOT / "build" / "cuda"
 LOGS = ROOT / "build" / "gpu-check"
 # Tests that run on every backend there is, and those of the device alone.
@@ -61,47 +57,6 @@ BLIND = {
 }
 
 
-@dataclass
-class Stage:
-    """One stage of a run, and how it went."""
-
-    name: str
-    end: float  # of its budget
-    commit: str | None = None
-    seconds: float = 0.0
-    good: bool = True
-    notes: list[str] = field(default_factory=list)
-    tails: list[str] = field(default_factory=list)
-
-    def run(
-        self, what: str, command: list, env: dict | None = None, end: float | None = None
-    ) -> bool:
-        """One command of the stage; its output goes into a log. Killed when the budget is spent."""
-        log = LOGS / f"{self.name}-{what}.log"
-        left = max(1.0, (end or self.end) - time.monotonic())
-        command = [str(word) for word in command]
-        with log.open("w") as out:
-            out.write("+ " + " ".join(command) + "\n")
-            out.flush()
-            process = subprocess.Popen(
-                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
-                env=os.environ | (env or {}), start_new_session=True,
-            )  # fmt: skip
-            try:
-                status = process.wait(left)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                status = None
-        if status == 0:
-            return True
-        self.good = False
-        self.notes.append(f"{what}: {'out of time' if status is None else f'exit {status}'}")
-        tail = log.read_text(errors="replace").splitlines()[-25:]
-        self.tails.append(f"---- end of {log.relative_to(ROOT)}\n" + "\n".join(tail))
-        return False
-
-
 def program(name: str) -> Path | None:
     """Of the build tree, or of the CUDA toolkit."""
     found = next(
@@ -115,46 +70,16 @@ def program(name: str) -> Path | None:
 
 
 def build(stage: Stage) -> None:
-    python = importlib.util.find_spec("nanobind") is not None
-    parts = [f"-DOCTAVO_BUILD_PYTHON={'ON' if python else 'OFF'}", "-DOCTAVO_BUILD_EXAMPLES=OFF"]
-    parts += [
-        f"-DPython_EXECUTABLE={sys.executable}",
-        "-DOCTAVO_BUILD_CLI=OFF",
-        "-DOCTAVO_WERROR=OFF",
-    ]
-    parts += ["-DOCTAVO_CUDA_CONFIGS=all"]
-    if stage.run("configure", ["cmake", "--preset", "cuda", *parts]):
-        stage.run("compile", ["cmake", "--build", BUILD, "--parallel", os.cpu_count() or 4])
-    if not python:
-        stage.notes.append("no nanobind, so no Python module")
+    stage.build("cuda", "-DOCTAVO_CUDA_CONFIGS=all")
 
 
 def agree(stage: Stage) -> None:
-    junit = LOGS / "agree.xml"
     shutil.rmtree(BUILD / "test-xml", ignore_errors=True)
     # The CPU backends are tested everywhere else.
-    stage.run(
-        "ctest",
-        ["ctest", "--test-dir", BUILD, "-R", f"^({AGREEMENT})_test$", "-LE", "slow", "-j", 12,
-         "--no-tests=error", "--output-on-failure", "--output-junit", junit],
-        {"OCTAVO_TEST_BACKEND": "cuda"},
-    )  # fmt: skip
-    stage.run(
-        "edges",
-        ["ctest", "--test-dir", BUILD, "-R", "^gemm_test$", "--no-tests=error",
-         "--output-on-failure"],
-        {"OCTAVO_TEST_BACKEND": "cuda", "GTEST_FILTER": EDGES},
-    )  # fmt: skip
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for xml in (BUILD / "test-xml").glob("*.xml"):
-        try:
-            for case in ET.parse(xml).getroot().iter("testcase"):
-                failed = case.find("failure") is not None
-                skipped = case.find("skipped") is not None or case.get("status") == "notrun"
-                counts["failed" if failed else "skipped" if skipped else "passed"] += 1
-        except ET.ParseError:
-            counts["failed"] += 1
-    stage.notes.append(", ".join(f"{n} {what}" for what, n in counts.items()))
+    env = {"OCTAVO_TEST_BACKEND": "cuda"}
+    stage.ctest("ctest", BUILD, AGREEMENT, 12, env, "--output-junit", LOGS / "agree.xml")
+    stage.ctest("edges", BUILD, "gemm", 1, env | {"GTEST_FILTER": EDGES})
+    stage.notes.append(count_cases(BUILD / "test-xml"))
 
 
 def python(stage: Stage) -> None:
@@ -168,29 +93,13 @@ def python(stage: Stage) -> None:
     shutil.rmtree(package.parent, ignore_errors=True)
     shutil.copytree(ROOT / "python" / "octavo", package)
     shutil.copy(module, package)
-    stage.run(
-        "pytest",
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not slow and not big",
-            *tests,
-        ],
-        {"PYTHONPATH": str(package.parent), "OCTAVO_TEST_CUDA": "1"},
-    )
-    stage.notes.append((LOGS / "python-pytest.log").read_text(errors="replace").splitlines()[-1])
+    stage.pytest(package.parent, tests, {"OCTAVO_TEST_CUDA": "1"})
 
 
 def sanitize(stage: Stage) -> None:
     sanitizer = program("compute-sanitizer")
     if sanitizer is None:
-        stage.good = False
-        stage.notes.append("no compute-sanitizer")
+        stage.fail("no compute-sanitizer")
         return
     # Exact allocations, so that reads beyond a buffer are seen as well as writes.
     # Only octavo's kernels: those of other libraries are not ours to fix.
@@ -207,8 +116,8 @@ def sanitize(stage: Stage) -> None:
                 continue
             path = program(test)
             if path is None:
-                stage.good = good = False
-                stage.notes.append(f"{test} is not built")
+                good = False
+                stage.fail(f"{test} is not built")
                 continue
             command = [sanitizer, "--tool", tool, "--error-exitcode", 9, "--print-limit", 10]
             good &= stage.run(f"{tool}-{test}", [*command, path, f"--gtest_filter={cases}"], env)
@@ -217,19 +126,10 @@ def sanitize(stage: Stage) -> None:
     stage.notes.append("clean: " + (", ".join(clean) or "none"))
 
 
-def output_of(command: list[str]) -> str | None:
-    try:
-        return subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
 def products(stage: Stage) -> None:
     """GEMM benchmarks beside torch's, in one process."""
     door = next(BUILD.glob("**/libocta*gemm_kernel_calls.so"), None)
-    if door is None or importlib.util.find_spec("torch") is None:
+    if door is None or not has_module("torch"):
         stage.notes.append("products are left out: " + ("no torch" if door else "not built"))
         return
     name = f"products-h200-{datetime.date.today().isoformat()}.json"
@@ -238,7 +138,7 @@ def products(stage: Stage) -> None:
     stage.run("products", command)
     if result.exists():
         shutil.copy(result, LOGS)
-    print("".join((LOGS / "bench-products.log").read_text().partition("\n")[2:]), flush=True)
+    print(stage.output("products"), flush=True)
 
 
 def ladders(stage: Stage) -> None:
@@ -246,12 +146,10 @@ def ladders(stage: Stage) -> None:
     for name in ("cast_stores", "scale_stores", "gemm_fp8"):
         path = program(f"bench_ladder_cuda_{name}")
         if path is None:
-            stage.good = False
-            stage.notes.append(f"bench_ladder_cuda_{name} is not built")
+            stage.fail(f"bench_ladder_cuda_{name} is not built")
             continue
         stage.run(f"ladder-{name}", [path])
-        log = LOGS / f"bench-ladder-{name}.log"
-        print("".join(log.read_text().partition("\n")[2:]), flush=True)
+        print(stage.output(f"ladder-{name}"), flush=True)
 
 
 LARGER = 60  # seconds that the larger matrix may take
@@ -261,15 +159,14 @@ SMI = ["nvidia-smi", "--format=csv,noheader"]
 def bench(stage: Stage) -> None:
     bench_cuda = program("bench_cuda")
     if bench_cuda is None:
-        stage.good = False
-        stage.notes.append("bench_cuda is not built")
+        stage.fail("bench_cuda is not built")
         return
     ours, larger, peers = (LOGS / f"bench-{name}.json" for name in ("octavo", "larger", "peers"))
     for old in (ours, larger, peers):
         old.unlink(missing_ok=True)
     if not stage.run("octavo", [bench_cuda, "--json", ours]) and not ours.exists():
         return
-    if importlib.util.find_spec("torch") is not None:
+    if has_module("torch"):
         # What is left after LARGER and a case that has begun when the time is over.
         seconds = max(10, stage.end - time.monotonic() - LARGER - 30)
         folder = ROOT / "bench" / "cuda"
@@ -283,7 +180,7 @@ def bench(stage: Stage) -> None:
     ladders(stage)
     facts = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": stage.commit or output_of(["git", "rev-parse", "HEAD"]) or "unknown",
+        "commit": stage.options.commit or output_of(["git", "rev-parse", "HEAD"]) or "unknown",
         "gpu": output_of([*SMI, "--query-gpu=name,driver_version,power.limit"]),
         "nvcc": (output_of([str(program("nvcc")), "--version"]) or "").splitlines()[-2:-1],
     }
@@ -298,7 +195,7 @@ def bench(stage: Stage) -> None:
         peers,
     ]
     if stage.run("join", [*join, "--facts", json.dumps(facts), "--json", result]):
-        print("".join((LOGS / "bench-join.log").read_text().partition("\n")[2:]), flush=True)
+        print(stage.output("join"), flush=True)
         stage.notes.append(str(result.relative_to(ROOT)))
         shutil.copy(result, LOGS)
 
