@@ -18,7 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run_worker(
-    question: str, cores: list[int], print_row: Callable[[dict], None], quick: bool = False
+    question: str,
+    cores: list[int],
+    print_row: Callable[[dict], None],
+    quick: bool = False,
+    more: Sequence[str] = (),
 ) -> list[dict]:
     """In a process of its own, because OpenMP decides its threads when it is loaded."""
     count = str(len(cores))
@@ -28,7 +32,8 @@ def run_worker(
     rows = []
     with subprocess.Popen(
         [sys.executable, "-m", f"bench.{question}.worker", "--threads", count]
-        + ["--quick"] * quick,
+        + ["--quick"] * quick
+        + [*more],
         cwd=ROOT,
         env=env,
         stdout=subprocess.PIPE,

@@ -1,0 +1,88 @@
+"""How fast is octavo on an x86 CPU? See README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import octavo
+from bench.common.workers import run_worker
+
+MOST_CORES = 16
+_group: list[str] = []
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def print_row(row: dict) -> None:
+    if "left_out" in row:
+        print(f"{row['left_out']}: left out, because the time was over", flush=True)
+        return
+    if [row["group"]] != _group:
+        _group[:] = [row["group"]]
+        beside = ", ".join(f"{name} {rate:.1f}" for name, rate in row["rivals"].items())
+        shown = f" ({row['unit']}: {beside})" if row["kind"] in ("product", "attention") else ""
+        print(f"{row['group']}{shown}")
+        for name, why in row.get("failed", {}).items():
+            print(f"  left out: {name}: {why}")
+    asked = f"asked {row['asked']:8.2f}" if "asked" in row else ""
+    # Of products and attention, the other rivals' rates are in the line above.
+    rivals = [row["rival"]] if row["kind"] in ("product", "attention") else row["rivals"]
+    beside = "".join(
+        f"{row['rate'] / row['rivals'][name]:6.2f} x {name}  "
+        for name in rivals
+        if name in row["rivals"]
+    )
+    verdict = "" if row.get("holds", True) else "MISSED"
+    line = f"  {row['case']:<26}{row['rate']:9.2f} {row['unit']:<8}{asked:<16}{beside:<22}{verdict}"
+    print(line.rstrip(), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=pathlib.Path, help="also write the results there")
+    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="for all of it, about")
+    parser.add_argument("--commit", default="unknown", help="what is measured")
+    parser.add_argument("--cpu", default=platform.machine(), help="and on what")
+    args = parser.parse_args()
+    available = sorted(os.sched_getaffinity(0))
+    several = available[-MOST_CORES:]
+    runs = [several[-1:]] if len(several) == 1 else [several[-1:], several]
+    results: dict = {
+        "question": "x86",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": args.commit,
+        "cpu": args.cpu,
+        "machine": octavo.doctor(),
+        "versions": {name: version_of(name) for name in ("torch", "ml_dtypes", "numkong", "numpy")}
+        | {"python": platform.python_version()},
+        "quick": args.quick,
+        "runs": {},
+    }
+    print(f"{args.cpu}, backend {results['machine']['backend']}")
+    for cores in runs:
+        print(f"-- {len(cores)} core{'s' if len(cores) > 1 else ''}")
+        more = ("--seconds", str(args.seconds / len(runs)))
+        rows = run_worker("x86", cores, print_row, args.quick, more)
+        results["runs"][str(len(cores))] = rows
+        if args.json:  # after each: what follows may run out of time
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            args.json.write_text(json.dumps(results, indent=1, default=str) + "\n")
+    held = [row["holds"] for rows in results["runs"].values() for row in rows if "holds" in row]
+    print(f"{sum(held)} of {len(held)} hold")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

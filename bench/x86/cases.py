@@ -1,0 +1,101 @@
+"""What is timed on an x86 CPU, and what is asked of each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    kind: str  # cast, quantize, product, attention
+    name: str
+    unit: str  # Gel/s or GFLOP/s
+    work: float  # 10^9 elements or operations of one call
+    rival: str  # whose speed is asked for; "" where there is none
+    at_least: float  # times the rival's speed
+    on_one_core: float | None = None  # a rate that is asked for as well
+    details: tuple = ()  # what sides.py needs to know
+
+
+CAST_ELEMENTS, QUICK_CAST_ELEMENTS = 1 << 24, 1 << 16
+QUANTIZE_SHAPE, QUICK_QUANTIZE_SHAPE = (4096, 4096), (64, 512)
+# M, N, K.
+SHAPES = [(n, n, n) for n in (1024, 2048, 4096)] + [(1, 4096, 4096), (16, 4096, 4096)]
+QUICK_SHAPES = [(64, 64, 64), (1, 128, 128)]
+# Tokens and head size; heads so that one call takes about as long for all.
+ATTENTION = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
+QUICK_ATTENTION = [(64, 64)]
+HEADS = {512: 16, 2048: 4, 8192: 1}
+
+# Way, values, format, rival, times its speed, Gel/s on one core.
+CASTS = [
+    ("encode", "float32", "e4m3fn", "torch", 1.5, 2.0),
+    ("encode", "bfloat16", "e4m3fn", "torch", 1.5, None),
+    ("decode", "float32", "e4m3fn", "torch", 1.5, 4.4),
+    ("decode", "bfloat16", "e4m3fn", "torch", 1.5, None),
+    ("encode", "float32", "e5m2", "torch", 1.5, 2.0),
+    ("decode", "bfloat16", "e5m2", "torch", 1.5, None),
+    ("encode", "float32", "e2m1fn", "ml_dtypes", 10.0, None),
+    ("decode", "float32", "e2m1fn", "ml_dtypes", 10.0, None),
+    ("encode", "float32", "e2m3fn", "ml_dtypes", 10.0, None),
+    ("decode", "float32", "e2m3fn", "ml_dtypes", 10.0, None),
+    ("encode", "float32", "e3m2fn", "ml_dtypes", 10.0, None),
+    ("decode", "float32", "e3m2fn", "ml_dtypes", 10.0, None),
+]
+QUANTIZE_RATE = 2.5  # Gel/s on one core: 5 GB of bf16
+PRESETS = ("mxfp8", "fp8-channel", "mxfp4", "nvfp4")
+# Name, left and right operand: a dtype of values, a preset, or int8 with a scale per row.
+PRODUCTS = [
+    ("f32", "float32", "float32", "torch f32", 1.0),
+    ("bf16", "bfloat16", "bfloat16", "torch bf16", 1.0),
+    ("e4m3 per tensor", "fp8", "fp8", "torch bf16", 1.0),
+    ("e4m3 per row", "fp8-channel", "fp8-channel", "torch bf16", 1.0),
+    ("e4m3 1x128 x 128x128", "fp8-1x128", "fp8-block", "torch bf16", 1.0),
+    ("mxfp8", "mxfp8", "mxfp8", "torch bf16", 1.0),
+    ("mxfp4", "mxfp4", "mxfp4", "torch bf16", 1.0),
+    ("nvfp4", "nvfp4", "nvfp4", "torch bf16", 1.0),
+    ("int8 per row", "int8", "int8", "torch bf16", 1.0),
+]
+PRODUCT_RIVALS = ("torch f32", "torch bf16", "torch int8", "numkong e4m3", "numkong bf16")
+# Rung, inputs, rival.
+RUNGS = [
+    ("f32", "float32", "torch f32", 1.0),
+    ("bf16", "bfloat16", "torch bf16", 1.0),
+    ("strict", "fp8-channel", "torch bf16", 1.0),
+    ("fast", "fp8-channel", "torch bf16", 1.0),
+]
+
+
+def casts(quick: bool) -> list[Case]:
+    work = (QUICK_CAST_ELEMENTS if quick else CAST_ELEMENTS) / 1e9
+    made = []
+    for way, values, name, rival, ratio, rate in CASTS:
+        ends = (values, name) if way == "encode" else (name, values)
+        text = f"{ends[0]} -> {ends[1]}"
+        made.append(Case("cast", text, "Gel/s", work, rival, ratio, rate, (way, values, name)))
+    return made
+
+
+def quantizers(quick: bool) -> list[Case]:
+    rows, cols = QUICK_QUANTIZE_SHAPE if quick else QUANTIZE_SHAPE
+    return [
+        Case("quantize", f"bfloat16 -> {preset}", "Gel/s", rows * cols / 1e9, "", 0.0,
+             QUANTIZE_RATE, (preset,))
+        for preset in PRESETS
+    ]  # fmt: skip
+
+
+def products(shape: tuple[int, int, int]) -> list[Case]:
+    work = 2e-9 * shape[0] * shape[1] * shape[2]
+    return [
+        Case("product", name, "GFLOP/s", work, rival, ratio, None, (a, b))
+        for name, a, b, rival, ratio in PRODUCTS
+    ]
+
+
+def attention(tokens: int, size: int) -> list[Case]:
+    work = 4e-9 * HEADS.get(tokens, 2) * tokens * tokens * size
+    return [
+        Case("attention", rung, "GFLOP/s", work, rival, ratio, None, (inputs,))
+        for rung, inputs, rival, ratio in RUNGS
+    ]

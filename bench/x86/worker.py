@@ -1,0 +1,127 @@
+"""Times all cases on the cores this process was given, and prints JSON, a row a case."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from bench.common.interleave import in_turns
+from bench.common.memory import copy_of
+from bench.x86 import cases, sides
+from bench.x86.cases import Case
+
+TURNS, QUICK_TURNS = 25, 2
+
+
+def fastest(functions: sides.Sides, seconds: float, quick: bool) -> tuple[dict, dict]:
+    """Seconds of each, and what those that failed said."""
+    working, failed = {}, {}
+    for name, function in functions.items():
+        try:
+            function()
+            working[name] = function
+        except Exception as error:  # a rival that cannot; the others are still to be timed
+            if name == "octavo":
+                raise
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    turns = QUICK_TURNS if quick else TURNS
+    return in_turns(working, turns, pick=min, seconds=seconds), failed
+
+
+def row_of(case: Case, rate: float, rivals: dict[str, float], threads: int, quick: bool) -> dict:
+    row: dict[str, object] = {
+        "kind": case.kind, "case": case.name, "unit": case.unit, "rate": rate,
+        "rivals": rivals, "rival": case.rival, "at_least": case.at_least,
+    }  # fmt: skip
+    asked = [case.at_least * rivals[case.rival]] if case.rival in rivals else []
+    if threads == 1 and case.on_one_core is not None:
+        asked.append(case.on_one_core)
+    if asked:
+        row["asked"] = max(asked)
+        if not quick:  # small sizes on a busy machine say nothing
+            row["holds"] = rate >= row["asked"]
+    return row
+
+
+def cast_rows(threads: int, quick: bool, seconds: float) -> Iterator[dict]:
+    values = torch.randn(cases.QUICK_CAST_ELEMENTS if quick else cases.CAST_ELEMENTS)
+    values = copy_of(values, torch.float32)
+    for case in cases.casts(quick):
+        times, failed = fastest(sides.of_cast(case, values, threads), seconds, quick)
+        rates = {name: case.work / taken for name, taken in times.items()}
+        yield row_of(case, rates.pop("octavo"), rates, threads, quick) | {"failed": failed}
+
+
+def quantize_rows(threads: int, quick: bool, seconds: float) -> Iterator[dict]:
+    shape = cases.QUICK_QUANTIZE_SHAPE if quick else cases.QUANTIZE_SHAPE
+    values = copy_of(torch.randn(shape), torch.bfloat16)
+    for case in cases.quantizers(quick):
+        times, _ = fastest(sides.of_quantize(case, values, threads), seconds, quick)
+        yield row_of(case, case.work / times["octavo"], {}, threads, quick)
+
+
+def product_rows(
+    shape: tuple[int, int, int], threads: int, quick: bool, seconds: float
+) -> Iterator[dict]:
+    m, n, k = shape
+    x, w = torch.randn(m, k), torch.randn(n, k)
+    wanted = cases.products(shape)
+    functions = sides.product_rivals(x, w, threads)
+    for case in wanted:
+        functions[case.name] = sides.of_product(case, x, w, threads)
+    times, failed = fastest(functions, len(functions) * seconds, quick)
+    rivals = {name: wanted[0].work / times[name] for name in cases.PRODUCT_RIVALS if name in times}
+    for case in (case for case in wanted if case.name in times):
+        row = row_of(case, case.work / times[case.name], rivals, threads, quick)
+        yield row | {"shape": list(shape), "failed": failed}
+
+
+def attention_rows(
+    tokens: int, size: int, threads: int, quick: bool, seconds: float
+) -> Iterator[dict]:
+    wanted = cases.attention(tokens, size)
+    functions = sides.of_attention(wanted, tokens, size, threads)
+    times, failed = fastest(functions, len(functions) * seconds, quick)
+    own = {case.name for case in wanted}
+    rivals = {name: wanted[0].work / t for name, t in times.items() if name not in own}
+    for case in (case for case in wanted if case.name in times):
+        row = row_of(case, case.work / times[case.name], rivals, threads, quick)
+        yield row | {"tokens": tokens, "size": size, "failed": failed}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, default=600.0)
+    args = parser.parse_args()
+    threads, quick = args.threads, args.quick
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
+    warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
+    # Small shapes first: what is left out where time is short is what takes longest.
+    groups = [("casts", cast_rows, ()), ("quantizers", quantize_rows, ())]
+    for shape in sorted(cases.QUICK_SHAPES if quick else cases.SHAPES, key=lambda s: s[0] * s[1]):
+        groups.append((f"products of {' x '.join(map(str, shape))}", product_rows, (shape,)))
+    for tokens, size in cases.QUICK_ATTENTION if quick else cases.ATTENTION:
+        name = f"attention, {tokens} tokens of {size}"
+        groups.append((name, attention_rows, (tokens, size)))
+    sides_in_all = 12 * 3 + 4 + len(cases.SHAPES) * 14 + len(cases.ATTENTION) * 6
+    each = args.seconds / sides_in_all
+    end = time.monotonic() + args.seconds
+    for name, rows, arguments in groups:
+        if time.monotonic() > end:
+            print(json.dumps({"left_out": name}), flush=True)
+            continue
+        for row in rows(*arguments, threads, quick, each):
+            print(json.dumps({"group": name} | row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
