@@ -23,8 +23,8 @@ constexpr std::array<RungWords, 8> kWords{{
      "int8 per token, K smoothed, both rotated", "bf16", "bf16", "1.5"},
     {"everything in FP8, K without its mean: the cheapest", "e4m3 per token, K smoothed",
      "e4m3 per channel", "e4m3, times 256", "1"},
-    {"a counterexample: FP8 without scales. Nobody should use it", "e4m3, no scale",
-     "e4m3, no scale", "divided by its sum, then e4m3", "reference only"},
+    {"a counterexample, never to be used: FP8 without scales", "e4m3, no scale", "e4m3, no scale",
+     "divided by its sum, then e4m3", "reference only"},
     {"per head and range of rows the cheapest of fast, balanced, strict, bf16 and f32 that meets "
      "the tolerance",
      "as chosen", "as chosen", "as chosen", "1 to 4"},
