@@ -30,7 +30,7 @@ constexpr const char* kExamples = R"(Examples:
 A name is e<E>m<M>, then b<N> for bias N, then fn (no Inf), fnuz (no Inf, one zero) or fnu
 (unsigned): e5m2, e4m3fn, e4m3b11fnuz, e8m0fnu.)";
 
-std::string joined(const std::vector<std::string>& parts, std::string_view none) {
+std::string joined_or(const std::vector<std::string>& parts, std::string_view none) {
   return parts.empty() ? std::string(none) : joined(parts, " ");
 }
 
@@ -43,11 +43,12 @@ void print_table(const std::vector<FormatFacts>& formats) {
                            "min positive", "epsilon", "NaN", "Inf", "-0", "values", "what it is")));
   for (const FormatFacts& facts : formats) {
     const Format& format = facts.format;
-    std::string row = formatted(
-        kRow, facts.name, format.bits(), format.exponent_bits, format.mantissa_bits, format.bias,
-        short_number(facts.max), short_number(facts.min_normal), short_number(facts.min_positive),
-        short_number(facts.epsilon), joined(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
-        format.has_negative_zero() ? "yes" : "no", facts.finite_values, facts.note);
+    std::string row =
+        formatted(kRow, facts.name, format.bits(), format.exponent_bits, format.mantissa_bits,
+                  format.bias, short_number(facts.max), short_number(facts.min_normal),
+                  short_number(facts.min_positive), short_number(facts.epsilon),
+                  joined_or(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
+                  format.has_negative_zero() ? "yes" : "no", facts.finite_values, facts.note);
     print(style.accent(row.substr(0, facts.name.size())) + row.substr(facts.name.size()));
   }
 }
@@ -75,7 +76,7 @@ void print_summary(const FormatFacts& facts, const Style& style) {
                   with_power(facts.epsilon)));
   print(formatted("{} finite values in {} codes; NaN {}; Inf {}; -0 {}\n\n",
                   grouped(facts.finite_values), grouped(facts.codes),
-                  joined(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
+                  joined_or(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
                   format.has_negative_zero() ? "yes" : "no"));
 }
 
