@@ -54,7 +54,7 @@ namespace octavo::cuda::ladder {
 namespace {
 
 constexpr int kRepeats = 21;
-constexpr int kMostShared = 220 * 1024;  // bytes
+constexpr int kMaxShared = 220 * 1024;  // bytes
 constexpr auto kWarm = std::chrono::milliseconds(100);
 
 // ---- launches
@@ -149,11 +149,11 @@ Prepared prepare(const Data& data, bool alone) {
   made.floor = 2 * kIs.cols * kIs.groups * kIs.row_passes;  // 64 rows x 128 of K, 4096 a cycle
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
-  made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
+  made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMaxShared : K::kSharedBytes);
   made.cluster.id = cudaLaunchAttributeClusterDimension;
   made.cluster.val.clusterDim.x = kIs.blocks;
   made.cluster.val.clusterDim.y = made.cluster.val.clusterDim.z = 1;
-  must(cudaFuncSetAttribute(made.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared),
+  must(cudaFuncSetAttribute(made.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxShared),
        "shared memory");
   return made;
 }

@@ -9,14 +9,14 @@ namespace octavo::cli {
 namespace {
 
 // In a file; a column that follows the longest name would let one hostile name fill a disk.
-constexpr std::size_t kMostInFiles = 120;
+constexpr std::size_t kMaxInFiles = 120;
 
 std::string whole(std::string_view name) { return octavo::shown(name, name.size()); }
 
 }  // namespace
 
 NameColumn::NameColumn(std::size_t least, std::size_t beside)
-    : width_(least), most_(kMostInFiles), wraps_(is_terminal(stdout)) {
+    : width_(least), most_(kMaxInFiles), wraps_(is_terminal(stdout)) {
   if (!wraps_) return;
   const std::size_t columns = columns_of(stdout);
   most_ = std::max(least, columns > beside ? columns - beside : 0);

@@ -8,7 +8,7 @@
 namespace octavo::cli {
 namespace {
 
-constexpr std::size_t kMostRuns = 8;
+constexpr std::size_t kMaxRuns = 8;
 
 bool is_number(std::string_view part) {
   return !part.empty() &&
@@ -71,7 +71,7 @@ std::string NumbersOf::in(std::string_view pattern) const {
     std::string numbers;
     std::size_t shown = 0;
     for (const auto& [first, last] : runs_[at]) {
-      if (shown++ == kMostRuns) {
+      if (shown++ == kMaxRuns) {
         numbers += ",..";
         break;
       }

@@ -16,7 +16,7 @@ namespace {
 
 // " Did you mean 'model'?", of the names in the folder that the path is in.
 std::string nearest_beside(const std::string& path) {
-  constexpr std::size_t kMostNames = 1000;
+  constexpr std::size_t kMaxNames = 1000;
   namespace fs = std::filesystem;
   fs::path typed(path);
   if (!typed.has_filename()) typed = typed.parent_path();  // "model/"
@@ -24,7 +24,7 @@ std::string nearest_beside(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end;
-       !error && at != end && names.size() < kMostNames; at.increment(error))
+       !error && at != end && names.size() < kMaxNames; at.increment(error))
     names.push_back(at->path().filename().string());
   const std::string name = nearest(typed.filename().string(), names);
   if (name.empty()) return "";

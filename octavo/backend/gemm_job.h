@@ -48,12 +48,12 @@ struct GemmOperand {
 // factor changes no bit of a sum, except where f16 overflows or is subnormal.
 inline constexpr std::int64_t kF16Run = 128;
 constexpr double f16_factor(const GemmOperand& operand) {
-  constexpr double kLargest = 16.0;      // 16 * 16 * 128 is below 65504
-  constexpr double kMostFactor = 128.0;  // times 2^8, which decoding e4m3 takes, is an f16
+  constexpr double kLargest = 16.0;     // 16 * 16 * 128 is below 65504
+  constexpr double kMaxFactor = 128.0;  // times 2^8, which decoding e4m3 takes, is an f16
   if (!operand.is_quantized()) return 1.0;
   const double largest =
       operand.largest_code > 0.0 ? operand.largest_code : max_value(operand.quantized.codes.format);
-  double factor = kMostFactor;
+  double factor = kMaxFactor;
   while (largest * factor > kLargest) factor /= 2;
   return factor;
 }

@@ -12,10 +12,10 @@ struct RowErrorSums {
   std::int64_t flushed = 0;
 };
 
-inline constexpr int kErrorBlock = 128;  // elements that are summed in f32 before f64 takes over
-inline constexpr int kErrorLanes = 8;    // f32 sums of a block: element i is added to sum i % 8
-inline constexpr int kMostErrorBlocks = 32;  // of a job
-inline constexpr int kLeastErrorRun = 16;    // elements that share a scale: 16, 32 or 128
+inline constexpr int kErrorBlock = 128;     // elements that are summed in f32 before f64 takes over
+inline constexpr int kErrorLanes = 8;       // f32 sums of a block: element i is added to sum i % 8
+inline constexpr int kMaxErrorBlocks = 32;  // of a job
+inline constexpr int kLeastErrorRun = 16;   // elements that share a scale: 16, 32 or 128
 
 // All values are finite and have squares that f32 holds.
 //

@@ -119,8 +119,8 @@ struct OCTAVO_API LinearSaved {
   // With parts in that order: like those that were taken, and maybe elsewhere in memory.
   [[nodiscard]] LinearSaved with_parts(std::span<const Tensor> parts) const;
 
-  static constexpr std::size_t kMostParts = 14;
-  std::array<std::optional<View>, kMostParts> taken{};  // how they lay in memory
+  static constexpr std::size_t kMaxParts = 14;
+  std::array<std::optional<View>, kMaxParts> taken{};  // how they lay in memory
 };
 
 struct LinearGradients {

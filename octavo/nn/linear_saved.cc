@@ -10,7 +10,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::array<std::string_view, LinearSaved::kMostParts> kNames{
+constexpr std::array<std::string_view, LinearSaved::kMaxParts> kNames{
     "x",
     "weight",
     "x.codes",
@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, LinearSaved::kMostParts> kNames{
 };
 
 // In the order of their names.
-std::array<Tensor*, LinearSaved::kMostParts> places(LinearSaved& saved, QuantizedTensor& weight) {
+std::array<Tensor*, LinearSaved::kMaxParts> places(LinearSaved& saved, QuantizedTensor& weight) {
   QuantizedTensor& x = saved.x_codes;
   return {&saved.x,
           &saved.weight.values,

@@ -67,9 +67,9 @@ TEST_F(CompareIntegersTest, DifferIfOneDigitDoes) {
   EXPECT_EQ(error<std::int64_t>(StoredType::i64, {-kBig}, StoredType::i64,
                                 std::vector<std::int64_t>{-kBig - 3}),
             3);
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  EXPECT_EQ(error<std::uint64_t>(StoredType::u64, {kMost, kMost}, StoredType::u64,
-                                 std::vector<std::uint64_t>{kMost, kMost - 2}),
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(error<std::uint64_t>(StoredType::u64, {kMax, kMax}, StoredType::u64,
+                                 std::vector<std::uint64_t>{kMax, kMax - 2}),
             2);
   EXPECT_EQ(error<std::int64_t>(
                 StoredType::i64, {std::numeric_limits<std::int64_t>::min()}, StoredType::i64,

@@ -22,7 +22,7 @@ namespace {
 
 using error_testing::expect_refused;
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 Tensor tensor_of(const std::vector<float>& values, const Shape& shape) {
   Tensor tensor = Tensor::values(shape, DType::f32);
@@ -83,7 +83,7 @@ TEST(Quantize, SizesOfMxfp8) {
 
 TEST(Quantize, ATileLargerThanTheTensorIsTheTensor) {
   const Tensor x = tensor_of({1, 2, 3, 4, 5, 6}, {2, 3});
-  Scaling huge{.tile = {kMost, kMost}};
+  Scaling huge{.tile = {kMax, kMax}};
   const QuantizedTensor q = quantize(x.view(), huge);
   EXPECT_EQ(q.rowwise.scales.shape(), (Shape{1, 1}));
   const QuantizedTensor whole = quantize(x.view(), preset("fp8"));
@@ -107,7 +107,7 @@ TEST(Quantize, DimensionsOfZero) {
 
 // No elements, but so many rows that their number of tiles, worked out carelessly, is negative.
 TEST(Quantize, NothingInAnEnormousShape) {
-  for (const Shape& shape : {Shape{kMost, 0}, Shape{0, kMost / 64}}) {
+  for (const Shape& shape : {Shape{kMax, 0}, Shape{0, kMax / 64}}) {
     for (const std::string& name : preset_names()) {
       View nothing = value_view(nullptr, DType::f32, {0});
       nothing.shape = shape;
@@ -130,11 +130,11 @@ TEST(Quantize, NothingInAnEnormousShape) {
 
 TEST(Quantize, RefusesShapesThatCannotBe) {
   View view = value_view(nullptr, DType::f32, {0});
-  view.shape = {kMost, 4};
+  view.shape = {kMax, 4};
   view.strides = {16, 4};
   expect_refused(ErrorCode::invalid_argument, "", [&] { (void)quantize(view, preset("mxfp8")); });
   expect_refused(ErrorCode::invalid_argument, "", [&] {
-    (void)make_quantized({kMost, 4}, DType::f32, preset("mxfp8"));
+    (void)make_quantized({kMax, 4}, DType::f32, preset("mxfp8"));
   });
   view.shape = {2, -3};
   expect_refused(ErrorCode::invalid_argument, "-3", [&] { (void)quantize(view, preset("mxfp8")); });

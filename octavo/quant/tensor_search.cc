@@ -29,7 +29,7 @@ float TensorSearch::ranked(std::int64_t rank) const {
 }
 
 FitAmax TensorSearch::fitted(const ScaleSpec& spec, float amax) const {
-  std::array<double, kMostFitCandidates> squares{};
+  std::array<double, kMaxFitCandidates> squares{};
   Format element;
   for_each_job([&](const QuantizeJob& job) {
     element = job.rowwise.codes.format;

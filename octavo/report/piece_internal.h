@@ -19,8 +19,8 @@ namespace octavo {
 inline constexpr std::int64_t kPieceElements = 16 * 1024;
 
 // Exponents of f64, subnormal numbers included.
-inline constexpr int kLeastExponent = -1074, kMostExponent = 1023;
-inline constexpr int kExponents = kMostExponent - kLeastExponent + 1;
+inline constexpr int kLeastExponent = -1074, kMaxExponent = 1023;
+inline constexpr int kExponents = kMaxExponent - kLeastExponent + 1;
 
 // Data common to all pieces.
 struct Measurement {

@@ -8,7 +8,7 @@ namespace octavo {
 namespace {
 
 constexpr int kBase = 36;
-constexpr std::size_t kMostCounts = 65536;
+constexpr std::size_t kMaxCounts = 65536;
 
 // Each member once, for both directions.
 template <typename Error, typename Number, typename Count, typename Counts>
@@ -83,14 +83,14 @@ class Reading {
   void read_counts(Counts& counts) {
     std::int64_t size = 0, count = 0;
     if (!next(size, kBase)) return;
-    good_ = size >= 0 && size <= static_cast<std::int64_t>(kMostCounts);
+    good_ = size >= 0 && size <= static_cast<std::int64_t>(kMaxCounts);
     if constexpr (requires { counts.resize(1); }) {
       if (good_) counts.assign(static_cast<std::size_t>(size), 0);
     }
     for (std::int64_t i = 0; i < size && good_ && next(count, kBase);) {
       if (count >= 0 && i < static_cast<std::int64_t>(counts.size()))
         counts[static_cast<std::size_t>(i)] = count;
-      good_ = count > -static_cast<std::int64_t>(kMostCounts) - 1;
+      good_ = count > -static_cast<std::int64_t>(kMaxCounts) - 1;
       i += count >= 0 ? 1 : -count;
     }
   }

@@ -21,8 +21,7 @@ class RowBlockMeasuring {
  private:
   // Maximum number of values per segment: two f32 buffers that stay in the L1 cache. A multiple of
   // 8, so that packed codes are split at bytes.
-  static constexpr std::int64_t kSegment =
-      static_cast<std::int64_t>(kErrorBlock) * kMostErrorBlocks;
+  static constexpr std::int64_t kSegment = static_cast<std::int64_t>(kErrorBlock) * kMaxErrorBlocks;
 
   void scan_scales();
   [[nodiscard]] double scale_at(std::int64_t row, std::int64_t col) const;

@@ -10,7 +10,7 @@ namespace {
 // Squares of values below and above these are no trouble in f32: of the largest they are finite
 // when 2^24 of them are added, and what is lost of the smallest is below 2^-126 each, which beside
 // the square of an amax of 2^-40 is nothing.
-constexpr double kLeastAmax = 0x1p-40, kMostAmax = 0x1p50;
+constexpr double kLeastAmax = 0x1p-40, kMaxAmax = 0x1p50;
 
 // Below this a scale times a code that is not zero may become it, and the square of a scale too.
 constexpr double kTinyScale = 0x1p-56;
@@ -21,7 +21,7 @@ bool RowBlockMeasuring::measure_fast() {
   const DType dtype = job_.values.dtype;
   const double amax = static_cast<double>(options_.amax);
   if (dtype == DType::f64 || job_.rotated || !job_.plan.is_one_matrix() || out_.scales.nan > 0 ||
-      job_.decoded.size() > 256 || !(amax == 0 || (amax >= kLeastAmax && amax <= kMostAmax)))
+      job_.decoded.size() > 256 || !(amax == 0 || (amax >= kLeastAmax && amax <= kMaxAmax)))
     return false;
   // An error of more than half a step means saturation. Times a scale that is no power of two both
   // are rounded, of a result as large as 254 half steps (mxint8) by 254 * 2^-24 of one; 2^-12 is

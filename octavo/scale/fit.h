@@ -55,11 +55,11 @@ OCTAVO_HD constexpr bool is_searched(const ScaleSpec& spec, float amax) {
 // Quotients: of the amax itself, then of 6/16, 7/16 ... 27/16 of it.
 inline constexpr int kFitCodesBelow = 2, kFitCodesAbove = 6;
 inline constexpr int kFitLeastSixteenths = 6, kFitMostSixteenths = 27;
-inline constexpr int kMostFitCandidates = kFitMostSixteenths - kFitLeastSixteenths + 1;
+inline constexpr int kMaxFitCandidates = kFitMostSixteenths - kFitLeastSixteenths + 1;
 
 OCTAVO_HD constexpr int fit_candidates(const ScaleSpec& spec) {
   if (spec.format == ScaleFormat::e4m3_f32) return kFitCodesBelow + 1 + kFitCodesAbove;
-  return is_power_of_two_rule(spec.rule) ? 2 : kMostFitCandidates;
+  return is_power_of_two_rule(spec.rule) ? 2 : kMaxFitCandidates;
 }
 
 // Candidate i of a list from `least` to `most` that begins with `first`.

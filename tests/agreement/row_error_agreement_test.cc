@@ -88,7 +88,7 @@ void for_each_case(const Visit& visit) {
   for (const Format& format : {e4m3fn, e5m2})
     for (const int run : {16, 32, 128})
       for (const Values values : {Values::normal, Values::tiny, Values::zeros, Values::beyond})
-        for (const int blocks : {1, 2, 5, kMostErrorBlocks})
+        for (const int blocks : {1, 2, 5, kMaxErrorBlocks})
           for (const bool is_bf16 : {false, true}) {
             const unsigned seed =
                 static_cast<unsigned>(run * 1000 + blocks * 10) + static_cast<unsigned>(values);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "cli")]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cli")]
 import tiny_model  # noqa: E402
-from chromium import Chromium, find_chromium  # noqa: E402
 from conftest import find_program  # noqa: E402
+from pages import CONTRAST, Outline, open_and_look, running_chromium  # noqa: E402
+
+browser = pytest.fixture(scope="module")(running_chromium)
 
 LAYERS = 12
 EVIL = "model.layers.3.mlp.<img src=x onerror=alert(1)>\"'.weight"
 LONG = "model.layers.5." + "a_module_of_a_very_long_name" * 6 + ".proj.weight"  # and the worst
-VOID = {"meta", "link", "input", "wbr", "br", "img"}
 
 
 @pytest.fixture(scope="module")
@@ -40,43 +40,16 @@ def page(tmp_path_factory) -> Path:
     return folder / "report.html"
 
 
-class Outline(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.tags, self.rows, self.text = [], [], 0, ""
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_reads_without_a_browser(page):
-    outline = Outline()
-    outline.feed(page.read_text(encoding="utf-8"))
-    assert outline.open == []
-    names = [tag for tag, _ in outline.tags]
-    assert names.count("script") == 1 and "img" not in names and "iframe" not in names
-    for _, attributes in outline.tags:
-        assert not any(name.startswith("on") for name in attributes)
-        assert "src" not in attributes and attributes.get("href", "data:,") == "data:,"
+    outline = Outline(page)
+    outline.check_asks_for_nothing()
     assert EVIL in outline.text
     for layer in range(LAYERS):
         assert f"model.layers.{layer}.mlp.down_proj.weight" in outline.text
 
 
 def test_normal_tensors_are_calm_and_an_uneven_one_is_marked(page):
-    outline = Outline()
-    outline.feed(page.read_text(encoding="utf-8"))
+    outline = Outline(page)
     cells = [a for tag, a in outline.tags if tag == "rect" and a.get("class", "").startswith("hit")]
     first_map = cells[: len(cells) // 2]
     worst = [a["data-m"] for a in first_map if a["class"] in ("hit g0", "hit g1", "hit g2")]
@@ -94,23 +67,12 @@ def test_says_each_thing_once(page):
         assert text.count(f"<dt>{key}</dt>") == 1
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if find_chromium() is None:
-        pytest.skip("Chromium is not installed")
-    with Chromium() as running:
-        yield running
-
-
 @pytest.mark.parametrize("width", [420, 800, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_fits_and_is_quiet(browser, page, width, dark):
-    shown = browser.open(page.as_uri(), width=width, dark=dark)
-    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    shown = open_and_look(browser, page, width, dark)
     assert shown.evaluate("document.querySelectorAll('#tensors tbody tr').length") == 7 * LAYERS + 2
-    background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
-    red = int(background.removeprefix("rgb(").split(",")[0])
-    assert (red < 64) == dark
+    assert shown.evaluate(CONTRAST) == []
     # No content overflows its card, even with long names.
     wider = (
         "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"
@@ -122,7 +84,6 @@ def test_fits_and_is_quiet(browser, page, width, dark):
         )
         < 220
     )
-    assert shown.problems == []
 
 
 def test_before_and_after_can_be_compared(browser, page):

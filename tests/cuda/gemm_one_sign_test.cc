@@ -18,7 +18,7 @@ constexpr Sizes kSizes{128, 144, 16384};
 // (docs/numerics/gemm.md), and 5.5e-4 of the codes here, by the model; without promotion they miss
 // a quarter. Rounding 18432 results to bf16 moves their sum by 2^-9 / sqrt(3 * 18432) of it, 8e-6,
 // in the mean.
-constexpr double kMostBias = 6e-4;
+constexpr double kMaxBias = 6e-4;
 
 // Sums are about 5900, in the middle of a binade: around 4096 a rounding to bf16 would have a bias
 // of its own, since numbers above it are twice as far apart.
@@ -66,7 +66,7 @@ TEST_F(GemmOfOneSign, OctavosKernelsAreTheModel) {
         gemm(to_device(a, kThere), to_device(b, kThere), {.accumulator = Accumulator::hopper_fp8})
             .view());
     EXPECT_EQ(differences(got, model_of(a, b)), "") << pair.a << " by " << pair.b;
-    EXPECT_LE(std::fabs(bias_of(got, sum_of_product(a, b))), kMostBias)
+    EXPECT_LE(std::fabs(bias_of(got, sum_of_product(a, b))), kMaxBias)
         << pair.a << " by " << pair.b;
   }
 }
@@ -80,7 +80,7 @@ TEST_F(GemmOfOneSign, NativeHasNoMoreBias) {
     for (const bool library : {false, true}) {
       const ForcedLibrary forced(library);
       const double bias = bias_of(to_host(gemm(x, w, {.out = DType::bf16}).view()), exact);
-      EXPECT_LE(std::fabs(bias), kMostBias)
+      EXPECT_LE(std::fabs(bias), kMaxBias)
           << scaling << (library ? ", cuBLASLt where it is there" : ", octavo");
       RecordProperty(text("bias_", scaling, library ? "_library" : "_own"), std::to_string(bias));
     }

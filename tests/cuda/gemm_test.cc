@@ -93,8 +93,8 @@ TEST_F(GemmOnTensorCores, NanAndInfCodes) {
 // Rows in any memory order (gaps, reversed, broadcast, overlapping) are multiplied as the view
 // says: of A and of B, whether TMA reads them directly or they are copied first.
 TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
-  constexpr std::int64_t kRows = 150, kDepth = 203, kMost = 2 * kDepth;
-  std::vector<std::byte> codes(static_cast<std::size_t>(kRows * kMost));
+  constexpr std::int64_t kRows = 150, kDepth = 203, kMax = 2 * kDepth;
+  std::vector<std::byte> codes(static_cast<std::size_t>(kRows * kMax));
   std::mt19937 random(3);
   for (std::byte& code : codes) code = static_cast<std::byte>(random() % 0x50);
   const std::vector<float> scales(static_cast<std::size_t>(kRows), 0.75F);
@@ -153,7 +153,7 @@ TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
   for (const Rows& rows :
        {Rows{"apart", 1, kDepth + 3}, Rows{"apart, for TMA", 16, 208},
         Rows{"again and again", 7, 0}, Rows{"overlapping", 3, 5},
-        Rows{"overlapping, aligned", 32, 48}, Rows{"backwards", (kRows - 1) * kMost, -kMost},
+        Rows{"overlapping, aligned", 32, 48}, Rows{"backwards", (kRows - 1) * kMax, -kMax},
         Rows{"backwards, overlapping", kRows * 16, -16}, Rows{"alone", 5, 0, 1},
         Rows{"alone, backwards", 5, -16, 1}}) {
     expect(rows, plain);

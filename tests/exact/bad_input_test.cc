@@ -9,7 +9,7 @@
 namespace exact {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 class BadInput : public testing::Test {
  protected:
@@ -54,21 +54,21 @@ TEST_F(BadInput, Shapes) {
 }
 
 TEST_F(BadInput, SizesThatOverflow) {
-  refused(kInvalid, "64 bits", [&] { (void)value_view(input.data(), DType::f32, {kMost, 2}); });
-  refused(kInvalid, "64 bits", [&] { (void)value_view(input.data(), DType::f64, {kMost / 4}); });
+  refused(kInvalid, "64 bits", [&] { (void)value_view(input.data(), DType::f32, {kMax, 2}); });
+  refused(kInvalid, "64 bits", [&] { (void)value_view(input.data(), DType::f64, {kMax / 4}); });
   refused(kInvalid, "64 bits", [&] {
-    (void)code_view(memory.data(), e2m1fn, {kMost / 2, 3}, true);
+    (void)code_view(memory.data(), e2m1fn, {kMax / 2, 3}, true);
   });
   refused(kInvalid, "64 bits", [&] {
     (void)Tensor::values({std::int64_t{1} << 40, std::int64_t{1} << 40}, DType::f32);
   });
   // A view filled in by hand is checked by the operation itself.
   View huge = values({8});
-  huge.shape = Shape{kMost, kMost};
+  huge.shape = Shape{kMax, kMax};
   huge.strides = Shape{0, 0};
   View out = codes({8});
   out.shape = huge.shape;
-  out.strides = Shape{kMost, 1};
+  out.strides = Shape{kMax, 1};
   refused(kInvalid, "64 bits", [&] { encode(huge, out, {}, options()); });
 #if !defined(__SANITIZE_ADDRESS__)  // which ends the program when memory runs out
   refused(ErrorCode::unsupported, "allocate",
@@ -80,7 +80,7 @@ TEST_F(BadInput, StridesOfArraysWithoutElements) {
   // Garbage strides are accepted where there is nothing to stride over.
   View empty = values({0});
   empty.shape = Shape{0, 4, 5};
-  empty.strides = Shape{kMost, kMost, -kMost};
+  empty.strides = Shape{kMax, kMax, -kMax};
   counts = {7, 8, 9};
   encode(empty, codes({0, 4, 5}), {}, options());
   EXPECT_EQ(counts, Counts{});

@@ -214,8 +214,8 @@ TEST(StridedLayout, CodesOfAnyStrideDecode) {
 
 // Vectors, blocks and thread splits all end somewhere: sizes around each, at every alignment.
 TEST(RaggedLayout, EverySizeAndAlignment) {
-  constexpr std::int64_t kMost = 131075;
-  const std::vector<float> all = some_values(kMost + 16);
+  constexpr std::int64_t kMax = 131075;
+  const std::vector<float> all = some_values(kMax + 16);
   const oracle::Oracle oracle(oracle::row_named("e4m3fn"));
   const std::vector<std::uint8_t> want = codes_of(all, oracle);
   std::vector<std::int64_t> sizes(70);

@@ -40,7 +40,7 @@ namespace octavo::oblivious {
 namespace {
 
 constexpr int kSkipped = 77;
-constexpr std::size_t kMostSteps = 1u << 20;
+constexpr std::size_t kMaxSteps = 1u << 20;
 constexpr std::int64_t kCount = 75;  // a whole run of the widest loop (64), and a tail
 
 // ---- What is converted: each case runs once for each of these inputs.
@@ -187,7 +187,7 @@ class Stepper {
   bool record(Trace& trace) {
     trace.clear();
     if (go(PTRACE_CONT) != SIGUSR1) return false;
-    while (trace.size() < kMostSteps) {
+    while (trace.size() < kMaxSteps) {
       const int signal_number = go(PTRACE_SINGLESTEP);
       if (signal_number != SIGTRAP) return signal_number == SIGUSR2;
       append_state(trace);

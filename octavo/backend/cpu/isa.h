@@ -112,7 +112,7 @@ struct RankedTiles {
   std::int64_t row_pitch = 0;  // in elements, where there are several rows
   int rank = 1;
 };
-inline constexpr int kMostRanks = 16;
+inline constexpr int kMaxRanks = 16;
 // found[t] becomes the bits of an f32.
 using RankTiles = void (*)(const RankedTiles&, std::uint32_t* found);
 

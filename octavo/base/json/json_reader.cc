@@ -58,7 +58,7 @@ void JsonReader::expect(char c, std::string_view wanted) {
 
 void JsonReader::begin(char opening, std::string_view what) {
   expect(opening, what);
-  if (depth_ == kMostDepth) fail(text("got more than ", kMostDepth, " nested levels"));
+  if (depth_ == kMaxDepth) fail(text("got more than ", kMaxDepth, " nested levels"));
   is_first_[static_cast<std::size_t>(++depth_)] = true;
 }
 

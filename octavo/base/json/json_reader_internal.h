@@ -20,7 +20,7 @@ struct JsonProblem {
 
 class JsonReader {
  public:
-  static constexpr int kMostDepth = 127;  // nested arrays and objects, as in the Rust reader
+  static constexpr int kMaxDepth = 127;  // nested arrays and objects, as in the Rust reader
 
   // The text must be UTF-8 and outlive the reader. Every member throws JsonProblem.
   explicit JsonReader(std::string_view text) : text_(text) {}
@@ -60,7 +60,7 @@ class JsonReader {
   std::string_view text_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  std::array<bool, kMostDepth + 1> is_first_{};  // per open array or object: no comma wanted yet
+  std::array<bool, kMaxDepth + 1> is_first_{};  // per open array or object: no comma wanted yet
 };
 
 }  // namespace octavo

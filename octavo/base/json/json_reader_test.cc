@@ -86,8 +86,8 @@ TEST(JsonReader, DepthHasALimit) {
     return std::string(static_cast<std::size_t>(depth), '[') +
            std::string(static_cast<std::size_t>(depth), ']');
   };
-  EXPECT_EQ(problem(nested(JsonReader::kMostDepth)), "");
-  EXPECT_NE(problem(nested(JsonReader::kMostDepth + 1)), "");
+  EXPECT_EQ(problem(nested(JsonReader::kMaxDepth)), "");
+  EXPECT_NE(problem(nested(JsonReader::kMaxDepth + 1)), "");
   EXPECT_NE(problem(std::string(1'000'000, '[')), "");  // no stack is used up by it
   EXPECT_EQ(problem("[" + nested(100) + "," + nested(100) + "]"), "");
 }

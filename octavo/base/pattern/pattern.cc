@@ -40,9 +40,9 @@ class Compiler {
 
   // Steps, and parts that make none: nothing, a thousand times a thousand times, takes time too.
   void count() {
-    if (++work_ > 4 * Pattern::kMostSteps || steps_.size() >= Pattern::kMostSteps)
+    if (++work_ > 4 * Pattern::kMaxSteps || steps_.size() >= Pattern::kMaxSteps)
       fail(ErrorCode::invalid_argument, "pattern", "'", shown(expression_),
-           "' has too many repetitions: more than ", Pattern::kMostSteps, " states");
+           "' has too many repetitions: more than ", Pattern::kMaxSteps, " states");
   }
 
   void add(const Node& node) {

@@ -20,14 +20,14 @@ namespace octavo {
 class Pattern {
  public:
   // Throws Error(invalid_argument) with what is wrong and where: no expression of the subset, or
-  // one that has more than kMostSteps states when its repetitions are written out.
+  // one that has more than kMaxSteps states when its repetitions are written out.
   explicit Pattern(std::string_view expression);
 
   [[nodiscard]] bool is_in(std::string_view text) const { return search(text, false); }
   // A match at the beginning of the text: Python's re.match.
   [[nodiscard]] bool begins(std::string_view text) const { return search(text, true); }
 
-  static constexpr std::size_t kMostSteps = 2000;
+  static constexpr std::size_t kMaxSteps = 2000;
 
   struct Characters {
     std::bitset<128> ascii;

@@ -9,8 +9,8 @@ namespace {
 using Kind = PatternNode::Kind;
 using Characters = Pattern::Characters;
 
-constexpr int kMostDepth = 100;
-constexpr std::uint32_t kMostRepeats = 1000;
+constexpr int kMaxDepth = 100;
+constexpr std::uint32_t kMaxRepeats = 1000;
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -83,7 +83,7 @@ class Parser {
   }
 
   PatternNode alternatives(int depth) {
-    if (depth > kMostDepth) refuse("too many groups in one another");
+    if (depth > kMaxDepth) refuse("too many groups in one another");
     PatternNode node{.kind = Kind::either};
     do {
       node.parts.push_back(sequence(depth));
@@ -164,7 +164,7 @@ class Parser {
     std::uint32_t value = 0;
     while (!rest_.empty() && is_digit(rest_.front())) {
       value = value * 10 + (next() - '0');
-      if (value > kMostRepeats) refuse("more than 1000 repetitions");
+      if (value > kMaxRepeats) refuse("more than 1000 repetitions");
     }
     return value;
   }

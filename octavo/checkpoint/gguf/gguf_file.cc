@@ -74,12 +74,12 @@ File::File(const std::string& path)
 File::~File() = default;
 
 std::vector<float> File::rope_factors() const {
-  constexpr std::uint64_t kMost = 4096;  // half a head
+  constexpr std::uint64_t kMax = 4096;  // half a head
   for (const TensorInfo& tensor : gguf_.tensors) {
     if (tensor.name != kRopeFactors) continue;
-    check(tensor.type->name == "F32" && tensor.elements <= kMost, ErrorCode::invalid_argument, kOp,
+    check(tensor.type->name == "F32" && tensor.elements <= kMax, ErrorCode::invalid_argument, kOp,
           "'", shown(path_, 200), "': ", kRopeFactors, " has ", tensor.elements, " elements of ",
-          tensor.type->name, "; expected F32, at most ", kMost);
+          tensor.type->name, "; expected F32, at most ", kMax);
     std::vector<float> values(static_cast<std::size_t>(tensor.elements));
     read_elements(tensor, 0, std::as_writable_bytes(std::span(values)));
     return values;

@@ -56,8 +56,8 @@ struct Vocabulary {
   std::vector<std::int32_t> kinds;
 
   void put(std::int64_t id, std::string_view token, TokenKind kind) {
-    constexpr std::int64_t kMost = 1 << 22;
-    check(id >= 0 && id < kMost, ErrorCode::invalid_argument, kOp, "tokenizer.json has a token '",
+    constexpr std::int64_t kMax = 1 << 22;
+    check(id >= 0 && id < kMax, ErrorCode::invalid_argument, kOp, "tokenizer.json has a token '",
           shown(token), "' with the id ", id);
     const auto at = static_cast<std::size_t>(id);
     if (at >= tokens.size()) {

@@ -249,7 +249,7 @@ void check_beside_layers(const VerifyView& view, Findings& out) {
 // (0.1, 1.6, 0.5); untrained models, which are all at their initializer_range, -0.9 with 64 columns
 // (0, 0, -2.6), and -0.5 with 256. A factor of 16 is four octaves on all three.
 void check_all_together(const VerifyView& view, Findings& out) {
-  constexpr double kMost = 2.6, kLeast = -2.4;
+  constexpr double kMax = 2.6, kLeast = -2.4;
   std::vector<double> rms, outputs;
   for (const VerifiedWeight& weight : view.weights) {
     if (!is_known(weight)) continue;
@@ -269,7 +269,7 @@ void check_all_together(const VerifyView& view, Findings& out) {
   if (off.size() < 2) return;
   double mean = 0;
   for (const double one : off) mean += one / static_cast<double>(off.size());
-  if (mean < kMost && mean > kLeast) return;
+  if (mean < kMax && mean > kLeast) return;
   std::string beside;
   if (plain.largest > 0) beside += text(", that of the embedding or the head is ", plain.largest);
   if (begin > 0) beside += text(", initializer_range is ", begin);

@@ -23,7 +23,7 @@ double error_of(double rounded, DType given) {
 // Errors of P move an output by no more than the largest of them times sum_j p_j |v_j - o|, which
 // is at most the standard deviation of v under p: about its rms, and more for rows whose weights
 // are on larger values.
-constexpr double kMostSpread = 2.2;
+constexpr double kMaxSpread = 2.2;
 
 double square(double number) { return number * number; }
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
@@ -196,7 +196,7 @@ double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts&
   const double scores = square(kDeviations * of_score) * of_weights,
                values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
                p = std::min(square(kDeviations * p_error(rung)) * of_weights,
-                            square(kMostSpread * most_p_error(rung)));
+                            square(kMaxSpread * most_p_error(rung)));
   return std::sqrt((scores + p + values) * larger(facts.v.channel_squares, row.values));
 }
 
@@ -218,7 +218,7 @@ double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
   const double of_score = score_error(rung, facts);
   const double relative =
       kOfScore * of_score + most_p_error(rung) + most_v_error(rung, facts.v_type);
-  const double output = kMostSpread * relative * std::sqrt(facts.v.channel_squares);
+  const double output = kMaxSpread * relative * std::sqrt(facts.v.channel_squares);
   return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
 }
 

@@ -60,8 +60,8 @@ SomeRows some_rows(const AttentionStack& of, std::span<const std::int64_t> lengt
 // A mean over kEnough rows gives a channel's rms to within about 5 %; of longer sequences one row
 // in up to 16 is read.
 std::int64_t value_step_for_decode(std::int64_t rows) {
-  constexpr std::int64_t kEnough = 512, kMostStep = 16;
-  return std::clamp<std::int64_t>(rows / kEnough, 1, kMostStep);
+  constexpr std::int64_t kEnough = 512, kMaxStep = 16;
+  return std::clamp<std::int64_t>(rows / kEnough, 1, kMaxStep);
 }
 
 // The longest sequence of any batch. A KV cache has capacity for more.

@@ -12,7 +12,7 @@ namespace {
 
 // A model with a ragged matrix here and there keeps its recipe; one whose width does not fit it
 // would be written at nearly its old size.
-constexpr double kMayLeave = 0.1, kMost = 0.5;
+constexpr double kMayLeave = 0.1, kMax = 0.5;
 
 // What a plan leaves unquantized because the recipe does not fit: weights, and their values.
 struct Left {
@@ -93,7 +93,7 @@ std::optional<QuantizePlan> try_plan(const QuantizePlanOptions& options, std::st
 // With a recipe that leaves most of the model, the first note is what to use instead.
 void advise(const CheckpointReader& source, const MakePlan& plan, QuantizePlan& made) {
   const Left left(source, made);
-  if (left.share() <= kMost) return;
+  if (left.share() <= kMax) return;
   std::string better;
   double least = left.share();
   for (const std::string_view recipe : instead_of(made.options)) {

@@ -11,8 +11,8 @@
 namespace octavo {
 namespace {
 
-constexpr std::size_t kLongest = 400;   // characters
-constexpr std::size_t kMostRows = 256;  // without a rule among them
+constexpr std::size_t kLongest = 400;  // characters
+constexpr std::size_t kMaxRows = 256;  // without a rule among them
 constexpr std::string_view kAnyNumber = "\\d+";
 
 bool is_number(std::string_view part) {
@@ -97,7 +97,7 @@ std::vector<NameExpressions::Row> NameExpressions::rows_of(
   for (const Components& name : wanted) {
     Row& row = rows.emplace_back();
     for (const std::string_view part : name) row.push_back({escaped_for_pattern(part)});
-    if (rows.size() > kMostRows) break;
+    if (rows.size() > kMaxRows) break;
   }
   return rows;
 }
@@ -141,7 +141,7 @@ std::string NameExpressions::of(const std::set<std::string_view>& wanted) const 
   std::vector<Row> rows;
   for (const auto& [key, names] : alike) {
     for (Row& row : rows_of(key, names)) rows.push_back(std::move(row));
-    if (rows.size() > kMostRows) return "";
+    if (rows.size() > kMaxRows) return "";
   }
   merge(rows);
   std::string out;

@@ -106,7 +106,7 @@ constexpr AttentionMethod with_precise(AttentionMethod method, const AttentionMe
 inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
 
 inline constexpr int kMaxQueryBlock = 32;
-inline constexpr std::int64_t kMostTileKeys = 128;
+inline constexpr std::int64_t kMaxTileKeys = 128;
 // A sum of a run is off by up to its length times 2^-12 of itself, which happens in rows whose
 // first weight is large: bits of what is added after it are lost.
 inline constexpr std::int64_t kWeightRun = 32;
@@ -117,7 +117,7 @@ inline constexpr std::int64_t kWeightGroup = 128;
 inline constexpr float kMaxPackedValue = 3.5F;
 inline constexpr float kWeightFactor = 146.0F;
 static_assert(kWeightGroup * kMaxPackedValue * kWeightFactor < 65504);
-static_assert(kMostTileKeys <= kWeightGroup);
+static_assert(kMaxTileKeys <= kWeightGroup);
 
 inline constexpr std::int64_t kScoreRun = 32, kScoreGroup = 128;
 inline constexpr float kMaxPackedScore = 16.0F;
@@ -148,7 +148,7 @@ inline bool takes_narrow_scores(const AttentionJob& job) {
 }
 
 // The largest head size of Q and V that is offered.
-inline constexpr std::int64_t kMostHeadSize = 1024;
+inline constexpr std::int64_t kMaxHeadSize = 1024;
 
 // Query rows and keys of a batch.
 inline std::int64_t rows_in(const AttentionJob& job, std::int64_t batch) {
@@ -161,8 +161,8 @@ inline std::int64_t keys_in(const AttentionJob& job, std::int64_t batch) {
 // Jobs that fast kernels may take: not those that only the reference computes.
 inline bool is_fast_attention(const AttentionJob& job) {
   return job.values != DType::f64 && job.p != AttentionP::f64 &&
-         job.p != AttentionP::fp8_normalized && job.q.first.cols() <= kMostHeadSize &&
-         job.v.first.cols() <= kMostHeadSize;
+         job.p != AttentionP::fp8_normalized && job.q.first.cols() <= kMaxHeadSize &&
+         job.v.first.cols() <= kMaxHeadSize;
 }
 // P has at most ten mantissa bits: exact in f16.
 inline bool is_short_p(const AttentionJob& job) {

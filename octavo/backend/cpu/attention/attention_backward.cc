@@ -26,7 +26,7 @@ constexpr std::int64_t kTogetherFloats = std::int64_t{16}
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // The largest log-sum-exp that is used: weights are off by half a unit of its last place, 2^-15
 // here.
-constexpr float kMostGiven = 1024.0F;
+constexpr float kMaxGiven = 1024.0F;
 
 class Backward {
  public:
@@ -146,9 +146,9 @@ class Backward {
         forward_.log_sum_exp[(batch * forward_.heads + head) * forward_.queries + row];
     if (lse == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
     if (lse == -HUGE_VALF) return true;
-    if (std::abs(lse) > kMostGiven) return false;
+    if (std::abs(lse) > kMaxGiven) return false;
     to.from[r] = static_cast<float>(static_cast<double>(lse) * std::numbers::log2e);
-    alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
+    alignas(64) float gradient[kMaxHeadSize], output[kMaxHeadSize];
     d_out.row(row, gradient);
     out.row(row, output);
     double delta = 0.0;
@@ -249,7 +249,7 @@ class Backward {
   // [channels][48] to rows.
   void write_keys(const Matrix& to, const RowStore& store, std::int64_t key,
                   const float* sums) const {
-    alignas(64) float row[kMostHeadSize];
+    alignas(64) float row[kMaxHeadSize];
     for (std::int64_t j = 0; j < std::min(kBackwardSide, to.rows - key); ++j) {
       for (std::int64_t d = 0; d < to.cols; ++d) row[d] = sums[d * kBackwardSide + j];
       store(to, key + j, row);

@@ -82,7 +82,7 @@ class BackwardPack {
   // non-finite values as zero: those are multiplied by the zeros of rows that do not see them.
   void both(const AttentionRows& from, std::int64_t first, std::int64_t real, std::int64_t cols,
             std::int64_t side, float* transposed, float* rows) const {
-    alignas(64) float row[kMostHeadSize];
+    alignas(64) float row[kMaxHeadSize];
     for (std::int64_t r = 0; r < kBackwardSide; ++r) {
       if (r < real) from.row(first + r, row);
       if (r >= real) std::fill_n(row, cols, 0.0F);

@@ -110,7 +110,7 @@ class Block {
       low_[i] = false;
       for (int c = 0; c < width_; c += score.cols) {
         // Rows beyond their batch's length are padding, which may hold anything.
-        std::int64_t rows[kMostPanelRows];
+        std::int64_t rows[kMaxPanelRows];
         for (int r = 0; r < score.cols; ++r) {
           const std::int64_t row =
               c + r < query_blocks_[i].count ? query_blocks_[i].row[c + r] : length;
@@ -221,7 +221,7 @@ class Block {
   // Recomputes the scores of non-finite rows and keys by definition in f64: they are non-finite
   // too.
   void score_nonfinite(int i, std::int64_t first_key) const {
-    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+    alignas(64) float q[kMaxHeadSize], k[kMaxHeadSize];
     const QueryBlock& query_block = query_blocks_[i];
     const double factor = b_.job.softmax_scale * std::numbers::log2e;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
@@ -303,7 +303,7 @@ class Block {
 
   // Adds non-finite values to the rows that see them, and no others.
   void weigh_nonfinite(int i, std::int64_t first_key) const {
-    alignas(64) float v[kMostHeadSize];
+    alignas(64) float v[kMaxHeadSize];
     const QueryBlock& query_block = query_blocks_[i];
     for (std::int64_t key = first_key; key < first_key + b_.method.tile_keys; ++key) {
       if (key >= query_block.most) break;
@@ -329,7 +329,7 @@ class Block {
   const AttentionScratch& s_;
   int width_, query_block_count_ = 0;
   bool has_channels_ = false;
-  alignas(64) float channels_[kMostHeadSize];
+  alignas(64) float channels_[kMaxHeadSize];
   GemmOperand q_operand_;
   AttentionRows q_;
   CodedRows coded_q_;

@@ -14,17 +14,17 @@ namespace octavo::cpu {
 namespace {
 
 // The codes of a padding row.
-alignas(64) constexpr std::byte kZeros[kMostHeadSize] = {};
+alignas(64) constexpr std::byte kZeros[kMaxHeadSize] = {};
 
-constexpr float kMostCode = 1.75F;  // 448 / 256
+constexpr float kMaxCode = 1.75F;  // 448 / 256
 // Beyond these a product of a code and a scale, or its inverse, may not be finite.
-constexpr float kMostScale = 0x1p+100F;
+constexpr float kMaxScale = 0x1p+100F;
 
 bool takes_codes(const GemmOperand& operand) {
   if (!operand.is_quantized()) return false;
   const Matrix& codes = operand.quantized.codes;
   return codes.format == e4m3fn && codes.col_stride == 1 && codes.cols % 16 == 0 &&
-         codes.cols > 0 && codes.cols <= kMostHeadSize;
+         codes.cols > 0 && codes.cols <= kMaxHeadSize;
 }
 
 // The largest magnitude, or Inf where one is not finite or too large.
@@ -33,7 +33,7 @@ float largest_scale(const float* scales, std::int64_t n) {
   bool fine = true;
   for (std::int64_t i = 0; i < n; ++i) {
     most = std::max(most, std::abs(scales[i]));
-    fine &= std::abs(scales[i]) <= kMostScale;
+    fine &= std::abs(scales[i]) <= kMaxScale;
   }
   return fine ? most : HUGE_VALF;
 }
@@ -41,7 +41,7 @@ float largest_scale(const float* scales, std::int64_t n) {
 // The power-of-two unit that brings packed elements to at most `max_packed`, for this largest scale
 // of codes. kCodeFactor over it is finite.
 float code_unit(float most_scale, float max_packed) {
-  return power_of_two_at_least(most_scale * (kCodeFactor * kMostCode / max_packed), -117);
+  return power_of_two_at_least(most_scale * (kCodeFactor * kMaxCode / max_packed), -117);
 }
 
 }  // namespace
@@ -64,8 +64,8 @@ const std::byte* CodedRows::codes(std::int64_t row) const {
 
 bool CodedRows::panel(const std::int64_t* rows, int count, float factor, std::byte* to,
                       float* unit) const {
-  float scales[kMostPanelRows];
-  const std::byte* from[kMostPanelRows];
+  float scales[kMaxPanelRows];
+  const std::byte* from[kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
     scales[r] = 0.0F;
     from[r] = kZeros;
@@ -84,7 +84,7 @@ bool CodedRows::panel(const std::int64_t* rows, int count, float factor, std::by
 
 bool CodedRows::values(const TileLayout& layout, std::int64_t tile_keys, std::int64_t first,
                        std::int64_t count, std::byte* memory) const {
-  alignas(64) float scales[std::max(kMostHeadSize, kMostTileKeys)];
+  alignas(64) float scales[std::max(kMaxHeadSize, kMaxTileKeys)];
   const std::int64_t n = by_row_ ? count : layout.width;
   if (by_row_) {
     scales_.scales(first, count, scales);

@@ -39,7 +39,7 @@ DecodeScores::DecodeScores(const Isa& isa, const DecodeKernels& decode_kernels,
       k_(isa, operand_, job.values, FactoredScales::row) {}
 
 void DecodeScores::pack_query(std::int64_t r) {
-  alignas(64) float q[kMostHeadSize];
+  alignas(64) float q[kMaxHeadSize];
   const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, FactoredScales::row);
   if (job_.keys_of(batch_, row_of(r)).end == 0) return;
   rows.row(row_of(r), q);
@@ -147,7 +147,7 @@ void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
 // Dots in f32, of the operands of `dots`: packed elements of the query, and codes / kDecodeFactor.
 void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
                               float (*score)[kDecodeKeys]) const {
-  alignas(64) float q[kDecodeQueries][kMostHeadSize], k[kMostHeadSize];
+  alignas(64) float q[kDecodeQueries][kMaxHeadSize], k[kMaxHeadSize];
   for (int g = 0; g < count; ++g) {
     const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values,
                              FactoredScales::row);
@@ -163,7 +163,7 @@ void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
 
 // Scores of non-finite rows or keys, by definition in f64.
 void DecodeScores::score_nonfinite(std::int64_t r, float* score) const {
-  alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+  alignas(64) float q[kMaxHeadSize], k[kMaxHeadSize];
   const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, FactoredScales::none),
       all(isa_, operand_, job_.values, FactoredScales::none);
   rows.row(row_of(r), q);

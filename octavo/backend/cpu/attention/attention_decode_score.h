@@ -58,7 +58,7 @@ class DecodeScores {
   bool wide_;
   GemmOperand operand_;
   AttentionRows k_;
-  alignas(64) std::byte packed_queries_[kMaxDecodeRows][kMostHeadSize * 4];
+  alignas(64) std::byte packed_queries_[kMaxDecodeRows][kMaxHeadSize * 4];
   // Of a row: the unit of its packed elements; that times the factor of its scores; its norm.
   float q_unit_[kMaxDecodeRows] = {}, unit_[kMaxDecodeRows] = {};
   double q_norm_[kMaxDecodeRows] = {}, norms_[kMaxDecodeRows] = {};

@@ -23,15 +23,15 @@ static_assert(kDecodeKeys % kSide == 0);
 // The largest value, NaN where there is one. Compares integers that are ordered like the numbers,
 // which vectorises: NaN lies outside of the infinities there.
 float largest_of(const float* values, std::int64_t n) {
-  constexpr std::int32_t kMost = 0x7F800000, kLeast = ~kMost;
-  std::int32_t most = kLeast, least = kMost;
+  constexpr std::int32_t kMax = 0x7F800000, kLeast = ~kMax;
+  std::int32_t most = kLeast, least = kMax;
   for (std::int64_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::int32_t>(values[i]);
     const std::int32_t place = bits ^ ((bits >> 31) & 0x7FFFFFFF);
     most = std::max(most, place);
     least = std::min(least, place);
   }
-  if (most > kMost || least < kLeast) return std::numeric_limits<float>::quiet_NaN();
+  if (most > kMax || least < kLeast) return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(most ^ ((most >> 31) & 0x7FFFFFFF));
 }
 
@@ -153,7 +153,7 @@ class KeySplit {
     }
     // Rows of V that are not seen are not read: NaN times a weight of zero would be NaN.
     const Matrix& v = v_operand_.elements();
-    alignas(64) float before[kDecodeQueries][kMostHeadSize];
+    alignas(64) float before[kDecodeQueries][kMaxHeadSize];
     for (int g = 0; g < count; ++g) {
       weights[g].packed += seen.begin * packed_bytes(kernels_.packed_type);
       std::copy_n(weights[g].sums, v.cols, before[g]);
@@ -234,7 +234,7 @@ class KeySplit {
   // Weighted values of which some are not finite, by definition.
   void weigh_nonfinite(const float* weight, std::int64_t key, const DecodeSeen& seen,
                        float* sums) const {
-    alignas(64) float row[kMostHeadSize];
+    alignas(64) float row[kMaxHeadSize];
     for (std::int64_t i = seen.begin; i < seen.end; ++i) {
       v_.row(key + i, row);
       for (std::int64_t e = 0; e < v_.cols(); ++e) sums[e] += weight[i] * v_scale_[i] * row[e];

@@ -32,7 +32,7 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   const Matrix out = job_.out.at(batch, head).values;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
-  alignas(64) float values[kMostHeadSize] = {};
+  alignas(64) float values[kMaxHeadSize] = {};
   for (std::int64_t e = 0; e < out.cols; ++e)
     values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
   if (sums.channels != nullptr)
@@ -62,7 +62,7 @@ void AttentionEpilogue::log_sum_exp(std::int64_t batch, std::int64_t head, std::
              std::numbers::ln2;
   }
   if (job_.key_shift != nullptr && !empty) {
-    alignas(64) float q[kMostHeadSize];
+    alignas(64) float q[kMaxHeadSize];
     const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, FactoredScales::none);
     rows.row(row, q);
     const std::int64_t depth = rows.cols();
@@ -73,8 +73,8 @@ void AttentionEpilogue::log_sum_exp(std::int64_t batch, std::int64_t head, std::
     result += along * job_.softmax_scale;
   }
   // A bias of the lowest f32 must not give -inf, which means that a row sees no key.
-  constexpr double kMost = std::numeric_limits<float>::max();
-  if (std::isfinite(result)) result = std::clamp(result, -kMost, kMost);
+  constexpr double kMax = std::numeric_limits<float>::max();
+  if (std::isfinite(result)) result = std::clamp(result, -kMax, kMax);
   job_.log_sum_exp[(batch * job_.heads + head) * job_.queries + row] = static_cast<float>(result);
 }
 

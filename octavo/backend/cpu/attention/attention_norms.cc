@@ -26,7 +26,7 @@ double largest_row_squares(const Isa& isa, const AttentionMethod& method,
   const AttentionRows all(isa, operand, values, FactoredScales::none);
   const CodedRows coded(isa, method, operand);
   parallel_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
-    alignas(64) float row[kMostHeadSize];
+    alignas(64) float row[kMaxHeadSize];
     double most = 0.0;
     const std::int64_t end = std::min(rows, (unit + 1) * kRows);
     if (coded.by_row()) most = coded.largest_row_squares(unit * kRows, end);
@@ -77,7 +77,7 @@ Norms norms_of(const Isa& isa, const AttentionMethod& method, const Exec& exec,
 // The largest magnitude of rows [0, rows) of an operand, non-finite rows ignored.
 float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values,
                         std::int64_t rows) {
-  alignas(64) float row[kMostHeadSize];
+  alignas(64) float row[kMaxHeadSize];
   const AttentionRows all(isa, operand, values, FactoredScales::none);
   std::uint32_t most = 0;
   for (std::int64_t r = 0; r < rows; ++r) {

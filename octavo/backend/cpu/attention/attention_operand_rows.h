@@ -23,7 +23,7 @@ class AttentionRows {
   AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, FactoredScales factored);
 
   [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
-  // Writes a row to `stage`, which has room for kMostHeadSize.
+  // Writes a row to `stage`, which has room for kMaxHeadSize.
   void row(std::int64_t row, float* stage) const;
   [[nodiscard]] float scale(std::int64_t row) const;
   void scales(std::int64_t first, std::int64_t count, float* to) const;

@@ -12,7 +12,7 @@ namespace octavo::cpu {
 
 class AttentionOperandValues {
  public:
-  static constexpr std::int64_t kMost = 1024;  // numbers at a time
+  static constexpr std::int64_t kMax = 1024;  // numbers at a time
 
   AttentionOperandValues(const Isa& isa, const GemmOperand& operand)
       : operand_(operand), rows_(isa, operand_, kWide, AppliedScales::all) {}
@@ -23,12 +23,12 @@ class AttentionOperandValues {
   template <typename T>
   void piece(std::int64_t row, std::int64_t col, std::int64_t n, T* to) const {
     if (!operand_.is_quantized() && operand_.values.dtype == DType::f64) {
-      alignas(64) std::byte gathered[kMost * 8];
+      alignas(64) std::byte gathered[kMax * 8];
       const auto* from = static_cast<const double*>(gather(operand_.values, row, col, n, gathered));
       for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
       return;
     }
-    alignas(64) std::byte stage[kMost * 4];
+    alignas(64) std::byte stage[kMax * 4];
     const auto* from = reinterpret_cast<const float*>(rows_.piece(row, col, n, stage));
     for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
   }

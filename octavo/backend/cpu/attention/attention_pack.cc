@@ -41,13 +41,13 @@ PowerUnit unit_below(std::uint32_t amax) { return PowerUnit(std::clamp(amax >> 2
 
 // Rows before they are interleaved into a panel: f32, bf16, or limbs, the upper ones first.
 struct PanelRows {
-  alignas(64) std::byte rows[kMostPanelRows][kMostHeadSize * 4];
+  alignas(64) std::byte rows[kMaxPanelRows][kMaxHeadSize * 4];
   bool low = false;  // whether a lower limb is not zero
 
   // Non-finite rows become zeros; returns whether the row is finite.
   bool take(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& from,
             std::int64_t row, float factor, int at, float& unit) {
-    alignas(64) float values[kMostHeadSize];
+    alignas(64) float values[kMaxHeadSize];
     from.row(row, values);
     unit = 0.0F;
     if (!is_finite_row(values, layout.depth)) {
@@ -74,7 +74,7 @@ struct PanelRows {
   // For f16, `unit` is the unit of the whole panel.
   void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
             float& unit) {
-    const std::byte* at[kMostPanelRows];
+    const std::byte* at[kMaxPanelRows];
     if (method.score_type == PackedType::f16)
       return into_halves(method, layout, count, panel, unit);
     for (int r = 0; r < count; ++r) at[r] = rows[r];
@@ -113,7 +113,7 @@ struct PanelRows {
     const PowerUnit power(std::clamp(amax >> 23, 4u, 254u) - 3);
     unit = power.unit;
     // f16 rows reuse the first half of the memory of their f32 rows.
-    const std::uint16_t* at[kMostPanelRows];
+    const std::uint16_t* at[kMaxPanelRows];
     for (int r = 0; r < count; ++r) {
       auto* wide = reinterpret_cast<float*>(rows[r]);
       for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= power.inverse;
@@ -141,9 +141,9 @@ void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::
 // A tile of V in bf16, which is exact in units of its largest magnitude, as panels of [step][eight
 // channels][keys of the step]. Sizes are constants, so that copies compile to plain stores.
 void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
-                    const float (*rows)[kMostHeadSize], float inverse, std::byte* to) {
+                    const float (*rows)[kMaxHeadSize], float inverse, std::byte* to) {
   for (std::int64_t key = 0; key < tile_keys; key += kBf16Keys) {
-    alignas(64) std::uint16_t row[kBf16Keys][kMostHeadSize];
+    alignas(64) std::uint16_t row[kBf16Keys][kMaxHeadSize];
     for (int k = 0; k < kBf16Keys; ++k)
       to_bf16(rows[key + k], layout.padded_width, inverse, row[k]);
     std::byte* panel = to + key * kBf16Channels * 2;
@@ -159,7 +159,7 @@ void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
 
 void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
                  std::int64_t first, std::int64_t count, std::byte* memory) {
-  alignas(64) float rows[kMostTileKeys][kMostHeadSize];
+  alignas(64) float rows[kMaxTileKeys][kMaxHeadSize];
   std::uint32_t amax = 0;
   bool nonfinite = false;
   for (std::int64_t key = 0; key < method.tile_keys; ++key) {
@@ -193,7 +193,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     const PowerUnit unit(std::clamp(exponent, 2u, 254u) - 1);
     factor = unit.unit;
     for (std::int64_t key = 0; key < method.tile_keys; ++key) {
-      alignas(64) std::byte narrow[kMostHeadSize * 2];
+      alignas(64) std::byte narrow[kMaxHeadSize * 2];
       for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= unit.inverse;
       method.narrow(rows[key], narrow, layout.padded_width);
       spread(narrow, groups, bytes, layout.value_panel, to + key * bytes);
@@ -246,7 +246,7 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
   const int panel = method.score.rows;
   for (std::int64_t key = 0; key < method.tile_keys; key += panel) {
     std::byte* const to = memory + key / panel * layout.key_panel;
-    std::int64_t all[kMostPanelRows];
+    std::int64_t all[kMaxPanelRows];
     for (int r = 0; r < panel; ++r) all[r] = key + r < count ? first + key + r : -1;
     if (coded_k.by_row() && coded_k.panel(all, panel, 1.0F, to, units + key)) continue;
     for (int r = 0; r < panel; ++r) {

@@ -94,8 +94,8 @@ void prepare_attention(const Isa& isa, const Exec& exec, const AttentionPrepareJ
         std::fill_n(row, cols, 0.0F);
         continue;
       }
-      for (std::int64_t col = 0; col < cols; col += AttentionOperandValues::kMost)
-        numbers.piece(r, col, std::min(AttentionOperandValues::kMost, cols - col), row + col);
+      for (std::int64_t col = 0; col < cols; col += AttentionOperandValues::kMax)
+        numbers.piece(r, col, std::min(AttentionOperandValues::kMax, cols - col), row + col);
       prepare_row(job, mean, row, cols);
     }
   });

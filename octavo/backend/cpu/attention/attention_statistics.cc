@@ -14,7 +14,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kSide = 4, kMost = AttentionOperandValues::kMost;
+constexpr std::int64_t kSide = 4, kMax = AttentionOperandValues::kMax;
 constexpr std::int64_t kMagnitude = std::numeric_limits<std::int64_t>::max();
 
 // NaN compares above everything.
@@ -22,14 +22,14 @@ bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
 // Magnitudes as bits, which are in the same order, NaN above all, and vectorise.
 struct Channels {
-  double squares[kMost];
-  std::int64_t amax[kMost];
+  double squares[kMax];
+  std::int64_t amax[kMax];
 };
 
 // Rows [first, first + kSide) of one piece of columns; `real` of them exist.
 void add_rows(const AttentionOperandValues& numbers, std::int64_t first, std::int64_t real,
               std::int64_t col, std::int64_t n, double (&row_squares)[kSide], Channels& channels) {
-  alignas(64) double squares[kSide][kMost];
+  alignas(64) double squares[kSide][kMax];
   for (std::int64_t r = 0; r < kSide; ++r) {
     if (r < real)
       numbers.piece(first + r, col, n, squares[r]);
@@ -58,19 +58,19 @@ AttentionStatistics statistics_of(const AttentionOperandValues& numbers, std::in
   Channels channels;
   // Channels are summed for the first piece of the columns, and for wider rows in another pass for
   // each further piece.
-  const std::int64_t pieces = std::max<std::int64_t>(1, blocks(cols, kMost));
+  const std::int64_t pieces = std::max<std::int64_t>(1, blocks(cols, kMax));
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    std::fill_n(channels.squares, kMost, 0.0);
-    std::fill_n(channels.amax, kMost, 0);
-    const std::int64_t width = std::min(kMost, cols - piece * kMost);
+    std::fill_n(channels.squares, kMax, 0.0);
+    std::fill_n(channels.amax, kMax, 0);
+    const std::int64_t width = std::min(kMax, cols - piece * kMax);
     for (std::int64_t row = first; row < first + count; row += kSide) {
       const std::int64_t real = std::min(kSide, first + count - row);
       double row_squares[kSide] = {};
-      add_rows(numbers, row, real, piece * kMost, width, row_squares, channels);
+      add_rows(numbers, row, real, piece * kMax, width, row_squares, channels);
       if (piece > 0) continue;
-      for (std::int64_t col = kMost; col < cols; col += kMost) {
+      for (std::int64_t col = kMax; col < cols; col += kMax) {
         Channels others{};  // summed in a later pass
-        add_rows(numbers, row, real, col, std::min(kMost, cols - col), row_squares, others);
+        add_rows(numbers, row, real, col, std::min(kMax, cols - col), row_squares, others);
       }
       for (std::int64_t r = 0; r < real; ++r) {
         result.mean_squares += row_squares[r];

@@ -6,7 +6,7 @@
 namespace octavo::cpu {
 
 void RowStore::operator()(const Matrix& to, std::int64_t row, const float* values) const {
-  alignas(64) std::byte stored[kMostHeadSize * 8];
+  alignas(64) std::byte stored[kMaxHeadSize * 8];
   const auto* bytes = reinterpret_cast<const std::byte*>(values);
   if (to.dtype == DType::f64) {
     for (std::int64_t e = 0; e < to.cols; ++e)

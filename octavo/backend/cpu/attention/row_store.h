@@ -10,7 +10,7 @@ namespace octavo::cpu {
 class RowStore {
  public:
   RowStore(const Isa& isa, DType to) : narrow_(isa, to) {}
-  // All columns of a row, at most kMostHeadSize (attention.h).
+  // All columns of a row, at most kMaxHeadSize (attention.h).
   void operator()(const Matrix& to, std::int64_t row, const float* values) const;
 
  private:

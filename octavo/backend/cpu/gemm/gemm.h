@@ -39,10 +39,10 @@ struct MicrokernelJob {
   // an a_step of their own take that.
   std::int64_t a_pitch = 0;
 };
-inline constexpr int kMostPanelRows = 32;
+inline constexpr int kMaxPanelRows = 32;
 struct Microkernel {
   int rows, cols, step;  // MR, NR, and K elements interleaved per row (the K step); at most
-                         // kMostPanelRows rows or columns
+                         // kMaxPanelRows rows or columns
   void (*run)(const MicrokernelJob&);
   int a_step = 0;  // the K step of panels of A, a multiple of `step`, where it is another; or 0
 

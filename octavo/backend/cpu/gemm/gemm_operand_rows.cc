@@ -106,8 +106,8 @@ bool GemmOperandRows::pack_codes(std::int64_t first_row, int count, std::int64_t
   if (first_row + count > rows() || n % 16 != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
-  const std::uint8_t* codes[kMostPanelRows];
-  alignas(64) float found[kMaxKc / 16 * kMostPanelRows];
+  const std::uint8_t* codes[kMaxPanelRows];
+  alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
     codes[r] =
         reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));

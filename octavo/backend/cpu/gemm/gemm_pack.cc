@@ -37,7 +37,7 @@ void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& o
                 std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                 std::int64_t wanted, std::byte* stage, std::byte* panel) {
   if (wanted == n && operand.pack(first_row, count, k, n, panel)) return;
-  const std::byte* rows[kMostPanelRows];
+  const std::byte* rows[kMaxPanelRows];
   const std::int64_t packed_size = packed_bytes(method.packed_type);
   for (int r = 0; r < count; ++r)
     rows[r] = padded(operand, false, packed_size, first_row + r, k, n, wanted,

@@ -124,7 +124,7 @@ Exponents elements(const GemmOperand& operand) {
 }  // namespace
 
 bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales) {
-  constexpr int kLeast = -126, kMost = 127;
+  constexpr int kLeast = -126, kMax = 127;
   const bool in_f16 = job.accumulator == Accumulator::f16;
   const int a_factor = in_f16 ? std::ilogb(f16_factor(job.a)) : 0,
             b_factor = in_f16 ? std::ilogb(f16_factor(job.b)) : 0;
@@ -140,9 +140,9 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_
   }
   const Exponents product = times(a, b), scaled = times(product, b_scale);
   if (!scaled.any || !a_scale.any) return true;
-  if (std::max(a_scale.high, b_scale.high) > kMost) return false;
+  if (std::max(a_scale.high, b_scale.high) > kMax) return false;
   const int longest = std::bit_width(static_cast<std::uint64_t>(run));
-  if (std::max(product.high, scaled.high) + longest > kMost) return false;
+  if (std::max(product.high, scaled.high) + longest > kMax) return false;
   // Bits lost below the least normal number stay below it if the sum is not scaled up afterwards.
   const bool sum_is_normal = product.low >= kLeast || a_scale.high + b_scale.high < 0;
   const bool scaled_is_normal = scaled.low >= kLeast || a_scale.high < 0;

@@ -17,18 +17,18 @@ namespace {
 
 // Every number of either format is zero after this many halvings: the largest of e5m2 is below
 // 2^16, and what is below 2^-17 becomes zero.
-constexpr int kMostSteps = 33;
+constexpr int kMaxSteps = 33;
 
 // A table of the codes of one format, times 2^-steps.
 struct Lowered {
   std::array<std::uint8_t, 256> code{}, changed{};
 };
 
-using LoweredBy = std::array<Lowered, kMostSteps + 1>;  // by steps
+using LoweredBy = std::array<Lowered, kMaxSteps + 1>;  // by steps
 
 LoweredBy lowered_codes(const Format& format) {
   LoweredBy made;
-  for (int steps = 0; steps <= kMostSteps; ++steps) {
+  for (int steps = 0; steps <= kMaxSteps; ++steps) {
     Lowered& table = made[static_cast<std::size_t>(steps)];
     for (std::uint32_t code = 0; code < 256; ++code) {
       const double wanted = decode(format, code) * power_of_two(-steps);
@@ -70,7 +70,7 @@ std::int64_t align_run(const MxAlignJob& job, const LoweredBy& tables, std::int6
       if (to != from) std::memcpy(to, from, static_cast<std::size_t>(n));
       continue;
     }
-    const Lowered& table = tables[static_cast<std::size_t>(std::min(steps, kMostSteps))];
+    const Lowered& table = tables[static_cast<std::size_t>(std::min(steps, kMaxSteps))];
     for (std::int64_t i = 0; i < n; ++i) {
       changed += table.changed[from[i]];
       to[i] = table.code[from[i]];

@@ -26,7 +26,7 @@ void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of,
   const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
   PartAmaxes found;
   parallel_parts(
-      units, std::min(parts_for(units, threads), kMostParts), threads,
+      units, std::min(parts_for(units, threads), kMaxParts), threads,
       [&](int part, std::int64_t first, std::int64_t last) {
         alignas(64) Real stage[kStageRoom];
         std::uint32_t most = 0;

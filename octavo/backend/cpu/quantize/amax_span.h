@@ -25,7 +25,7 @@ inline std::uint32_t magnitude_bits(float x) {
 
 // f64 is rounded up to f32; finite stays finite.
 inline std::uint32_t magnitude_bits(double x) {
-  constexpr std::uint32_t kMost = 0x7F7FFFFFu, kSign = 0x80000000u;
+  constexpr std::uint32_t kMax = 0x7F7FFFFFu, kSign = 0x80000000u;
   const std::uint64_t magnitude = std::bit_cast<std::uint64_t>(x) & ~(std::uint64_t{1} << 63);
   const auto exact = std::bit_cast<double>(magnitude);
   const auto nearest = static_cast<float>(exact);
@@ -33,7 +33,7 @@ inline std::uint32_t magnitude_bits(double x) {
   const std::uint32_t rounded =
       bits + static_cast<std::uint32_t>(static_cast<double>(nearest) < exact);
   const bool finite = magnitude < (std::uint64_t{0x7FF} << 52);
-  return select(mask_of(finite), smaller(rounded, kMost), bits);
+  return select(mask_of(finite), smaller(rounded, kMax), bits);
 }
 
 inline std::uint32_t counted_bits(std::uint32_t bits, std::uint32_t limit) {

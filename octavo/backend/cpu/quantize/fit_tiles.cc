@@ -35,7 +35,7 @@ void replace(ScaleBatch& scales, std::int64_t t, const TileScale& by) {
   scales.factor[t] = by.factor;
 }
 
-constexpr std::uint32_t kMostCode = e4m3fn.max_field();
+constexpr std::uint32_t kMaxCode = e4m3fn.max_field();
 
 }  // namespace
 
@@ -73,9 +73,9 @@ template <typename Real>
     const FitAmax other = fit_amax(job_.scale, encoder_.format, amax, i);
     return tile_scale(other.spec, encoder_.format, other.amax);
   }
-  if (own_code < 1 || own_code > kMostCode) return of_code_[own_code];
+  if (own_code < 1 || own_code > kMaxCode) return of_code_[own_code];
   const int code = static_cast<int>(own_code) + fit_step(i, -kFitCodesBelow, 0);
-  return of_code_[static_cast<std::size_t>(std::clamp(code, 1, static_cast<int>(kMostCode)))];
+  return of_code_[static_cast<std::size_t>(std::clamp(code, 1, static_cast<int>(kMaxCode)))];
 }
 
 template <typename Real>
@@ -140,10 +140,10 @@ template <typename Real>
 void TileFit<Real>::fit_any(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                             ScaleBatch& scales) const {
   const std::int64_t tiles = (area.cols + tile_cols - 1) / tile_cols;
-  double least[kMostTiles], squares[kMostTiles];
-  float factors[kMostTiles];
-  std::uint32_t own[kMostTiles];
-  TileScale tried[kMostTiles];
+  double least[kMaxTiles], squares[kMaxTiles];
+  float factors[kMaxTiles];
+  std::uint32_t own[kMaxTiles];
+  TileScale tried[kMaxTiles];
   std::fill_n(least, tiles, HUGE_VAL);
   std::copy_n(scales.bits, tiles, own);
   for (int i = 0; i < candidates_; ++i) {
@@ -169,7 +169,7 @@ void TileFit<Real>::fit_one(const Area& area, std::uint32_t amax, ScaleBatch& sc
   const auto largest = std::bit_cast<float>(amax);
   if (!is_searched(job_.scale, largest)) return;
   const std::uint32_t own = scales.bits[0];
-  double squares[kMostFitCandidates] = {}, least = HUGE_VAL;
+  double squares[kMaxFitCandidates] = {}, least = HUGE_VAL;
   parallel_units(candidates_, threads, [&](std::int64_t i) {
     const TileScale scale = candidate(largest, own, static_cast<int>(i));
     add_squares(area, area.cols, &scale.factor, squares + i);
@@ -196,10 +196,10 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
                             ScaleBatch& scales) const {
   if constexpr (sizeof(Real) == 4) {
     // Some tiles at a time, step by step: the chain of operations from an amax to a choice is long.
-    constexpr int kTiles = 16, kRoom = (kMostFitCandidates + 3) / 4 * 4;
+    constexpr int kTiles = 16, kRoom = (kMaxFitCandidates + 3) / 4 * 4;
     alignas(64) float stage[kStageRoom], padded[kFitRun];
     alignas(64) float factors[kTiles][kRoom] = {}, sums[kTiles][kRoom];
-    TileScale tried[kTiles][kMostFitCandidates];
+    TileScale tried[kTiles][kMaxFitCandidates];
     // Powers of two: often there is one candidate only.
     const auto is_one = [&](std::int64_t t) {
       return candidates_ == 2 && factors[t][0] == factors[t][1];

@@ -8,7 +8,7 @@
 
 namespace octavo::cpu {
 
-inline constexpr int kMostParts = 64;
+inline constexpr int kMaxParts = 64;
 
 class PartAmaxes {
  public:
@@ -20,7 +20,7 @@ class PartAmaxes {
   }
 
  private:
-  std::array<std::uint32_t, kMostParts> found_{};
+  std::array<std::uint32_t, kMaxParts> found_{};
 };
 
 }  // namespace octavo::cpu

@@ -89,7 +89,7 @@ class CopyMaker {
   // whole number of bytes.
   [[nodiscard]] std::int64_t chunk_tiles() const {
     const std::int64_t whole_bytes = to_.codes.packed ? 8 / std::gcd(tile_.cols, 8) : 1;
-    const std::int64_t most = std::min(kChunk / tile_.cols, kMostTiles - 8);
+    const std::int64_t most = std::min(kChunk / tile_.cols, kMaxTiles - 8);
     return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
@@ -210,7 +210,7 @@ class CopyMaker {
   }
 
   void one_thread(const Area& area, AtomicCounts* counts) const {
-    std::uint32_t amax[kMostTiles];
+    std::uint32_t amax[kMaxTiles];
     ScaleBatch scales;
     if (job_.given_amax != nullptr) {
       amax[0] = std::bit_cast<std::uint32_t>(*job_.given_amax);
@@ -226,7 +226,7 @@ class CopyMaker {
   void shared_tile(const Area& area, int threads, AtomicCounts* counts) const {
     const bool by_rows = area.rows >= 4 * threads;
     const std::int64_t pieces = by_rows ? area.rows : (area.cols + kStage - 1) / kStage;
-    const int parts = std::min(parts_for(pieces, threads), kMostParts);
+    const int parts = std::min(parts_for(pieces, threads), kMaxParts);
     const auto between = [&](std::int64_t first, std::int64_t last) {
       if (by_rows) return Area{area.row + first, area.col, last - first, area.cols};
       const std::int64_t end = std::min(last * kStage, area.cols);

@@ -15,8 +15,8 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kMostSorted = 2048;  // values of a tile that are sorted on the stack
-constexpr std::int64_t kTogether = 8;       // tiles that a kernel is given at a time
+constexpr std::int64_t kMaxSorted = 2048;  // values of a tile that are sorted on the stack
+constexpr std::int64_t kTogether = 8;      // tiles that a kernel is given at a time
 
 // Calls visit(piece, n) along an area, row by row.
 template <typename Real, typename Visit>
@@ -66,7 +66,7 @@ void stage_magnitudes(const TileValues<Real>& values, const Area& area, std::uin
 template <typename Real>
 std::uint32_t sorted(const TileValues<Real>& values, const Area& tile, std::uint32_t limit,
                      std::int64_t rank) {
-  std::uint32_t magnitudes[kMostSorted];
+  std::uint32_t magnitudes[kMaxSorted];
   stage_magnitudes(values, tile, limit, magnitudes);
   std::nth_element(magnitudes, magnitudes + rank, magnitudes + tile.rows * tile.cols);
   return magnitudes[rank];
@@ -82,11 +82,11 @@ class TileRanks {
   void find(const Area& area, std::int64_t tile_cols, std::uint32_t* found) const {
     const std::int64_t tiles = area.cols / tile_cols, n = area.rows * tile_cols;
     const std::int64_t rank = percentile_rank(n, job_.percentile), from_top = n - rank;
-    if (from_top > kMostRanks || n > kMostSorted) {
+    if (from_top > kMaxRanks || n > kMaxSorted) {
       for (std::int64_t t = 0; t < tiles; ++t) {
         const Area tile{area.row, area.col + t * tile_cols, area.rows, tile_cols};
-        found[t] = n > kMostSorted ? selected(values_, tile, limit_, rank)
-                                   : sorted(values_, tile, limit_, rank);
+        found[t] = n > kMaxSorted ? selected(values_, tile, limit_, rank)
+                                  : sorted(values_, tile, limit_, rank);
       }
       return;
     }
@@ -98,7 +98,7 @@ class TileRanks {
       job.tiles = tiles;
       return rank_(job, found);
     }
-    alignas(64) std::uint32_t staged[kTogether * kMostSorted];
+    alignas(64) std::uint32_t staged[kTogether * kMaxSorted];
     for (std::int64_t t = 0; t < tiles; t += kTogether) {
       job.tiles = std::min(kTogether, tiles - t);
       const std::int64_t wide = job.tiles * tile_cols;
@@ -134,7 +134,7 @@ void rank_tiles(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& 
                 const Area& area, std::int64_t tile_cols, std::uint32_t* amax) {
   const TileRanks<Real> ranks(isa, job, values);
   const std::int64_t whole = area.cols / tile_cols, rest = area.cols - whole * tile_cols;
-  std::uint32_t found[kMostTiles];
+  std::uint32_t found[kMaxTiles];
   if (whole > 0) ranks.find({area.row, area.col, area.rows, whole * tile_cols}, tile_cols, found);
   if (rest > 0)
     ranks.find({area.row, area.col + whole * tile_cols, area.rows, rest}, rest, found + whole);

@@ -54,8 +54,8 @@ void power_of_two_scales(const ScaleSpec& spec, const Format& element, const std
 // Scales of 16 or 8 bits go through the encoder: f32 to codes and back.
 void store_through_codes(const Isa& isa, const Format& format, std::int64_t n, float* scales,
                          std::uint32_t* bits, std::uint32_t least) {
-  alignas(64) std::uint16_t wide[kMostTiles];
-  alignas(64) std::uint8_t narrow[kMostTiles];
+  alignas(64) std::uint16_t wide[kMaxTiles];
+  alignas(64) std::uint8_t narrow[kMaxTiles];
   const bool one_byte = format.code_bytes() == 1;
   void* codes = one_byte ? static_cast<void*>(narrow) : static_cast<void*>(wide);
   const Encoder encoder = make_encoder(format, {}, DType::f32);
@@ -118,7 +118,7 @@ void make_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
     }
     return;
   }
-  alignas(64) std::uint32_t finite[kMostTiles];
+  alignas(64) std::uint32_t finite[kMaxTiles];
   const auto least = std::bit_cast<std::uint32_t>(spec.min_amax);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::uint32_t raised = larger(amax[i], least);
@@ -153,7 +153,7 @@ void give_scale(const ScaleSpec& spec, float inv_scale, ScaleBatch& out) {
 
 void load_scales(const Isa& isa, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
                  std::int64_t n, float* out) {
-  alignas(64) std::byte stage[kMostTiles * 4];
+  alignas(64) std::byte stage[kMaxTiles * 4];
   const void* stored = gather(scales, grid_row, grid_col, n, stage);
   if (scales.dtype == DType::f32) {
     std::copy_n(static_cast<const float*>(stored), n, out);

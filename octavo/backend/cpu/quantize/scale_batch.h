@@ -8,13 +8,13 @@
 
 namespace octavo::cpu {
 
-inline constexpr std::int64_t kMostTiles = 2048;  // of one batch: a stage of one-element tiles
+inline constexpr std::int64_t kMaxTiles = 2048;  // of one batch: a stage of one-element tiles
 
 struct ScaleBatch {
-  std::uint32_t bits[kMostTiles];     // as stored
-  float scale[kMostTiles];            // what codes are multiplied by
-  float factor[kMostTiles];           // what values are multiplied or divided by
-  std::uint8_t poisoned[kMostTiles];  // 0xFF or 0
+  std::uint32_t bits[kMaxTiles];     // as stored
+  float scale[kMaxTiles];            // what codes are multiplied by
+  float factor[kMaxTiles];           // what values are multiplied or divided by
+  std::uint8_t poisoned[kMaxTiles];  // 0xFF or 0
 };
 
 // The per-tensor level of two-level scales.

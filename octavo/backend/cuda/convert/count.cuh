@@ -18,7 +18,7 @@ struct ThreadCounts {
     nan += encoded.nan;
   }
   // Counts a value, given as f32 bits.
-  __device__ __forceinline__ void look(const CountEdges& edges, std::uint32_t bits) {
+  __device__ __forceinline__ void count_value(const CountEdges& edges, std::uint32_t bits) {
     const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
     const bool negative = bits != magnitude, is_nan = magnitude > 0x7F800000u;
     const std::uint32_t from = negative ? edges.saturated_from[1] : edges.saturated_from[0];
@@ -28,7 +28,7 @@ struct ThreadCounts {
     nan += is_nan;
   }
   // The same where both signs have the same edges.
-  __device__ __forceinline__ void look_at_magnitude(const CountEdges& edges, std::uint32_t bits) {
+  __device__ __forceinline__ void count_magnitude(const CountEdges& edges, std::uint32_t bits) {
     const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
     saturated += magnitude >= edges.saturated_from[0];  // NaN too: subtracted later
     flushed += magnitude - 1u < edges.flushed_below[0] - 1u;

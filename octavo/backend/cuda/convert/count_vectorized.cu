@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // vectors in flight
-constexpr std::int64_t kMostBlocks = 2048;
+constexpr std::int64_t kMaxBlocks = 2048;
 
 template <DType kSource>
 __global__ void __launch_bounds__(kThreads)
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) met.look(edges, f32_bits<kSource>(raw[u], i));
+        for (int i = 0; i < kVector; ++i) met.count_value(edges, f32_bits<kSource>(raw[u], i));
       }
     }
   }
@@ -43,9 +43,9 @@ template <DType kSource>
 void launch(const Exec& exec, const Matrix& values, const VectorPlan& plan, const CountEdges& edges,
             Counts* counts) {
   const std::int64_t across =
-      std::clamp<std::int64_t>(plan.vectors / (kThreads * kUnroll), 1, kMostBlocks);
+      std::clamp<std::int64_t>(plan.vectors / (kThreads * kUnroll), 1, kMaxBlocks);
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(std::clamp<std::int64_t>(
-                                                     plan.rows, 1, kMostBlocks / across + 1)));
+                                                     plan.rows, 1, kMaxBlocks / across + 1)));
   count_kernel<kSource><<<grid, kThreads, 0, stream_of(exec)>>>(
       static_cast<const unsigned char*>(values.data), plan, edges, counts);
   OCTAVO_CUDA_LAUNCHED("count_kernel");

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
     ThreadCounts met;
 #pragma unroll
     for (int i = 0; i < kUnroll * kSide * kVector; ++i)
-      met.look_at_magnitude(
+      met.count_magnitude(
           edges, f32_bits<kSource>(raw[i / kVector / kSide][i / kVector % kSide], i % kVector));
     met.saturated -= met.nan;
     add_block_counts(counts, met);

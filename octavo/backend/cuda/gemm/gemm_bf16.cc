@@ -21,11 +21,11 @@ static_assert(kSquareSide == kSquare.unit_rows());
 
 // Rows of A (M) by FP4 weights. Up to kSmallMFp4Rows the small M kernel, which decodes in
 // registers, is faster than tiles. Tiles are faster than decoding all weights to bf16 in a pass
-// before a bf16 GEMM up to at least kMostFp4Rows; f32 results, which cuBLASLt then does not do, use
+// before a bf16 GEMM up to at least kMaxFp4Rows; f32 results, which cuBLASLt then does not do, use
 // tiles for any M, as do results of row blocks.
-constexpr std::int64_t kSmallMFp4Rows = 16, kMostFp4Rows = 4096;
+constexpr std::int64_t kSmallMFp4Rows = 16, kMaxFp4Rows = 4096;
 
-enum class Way : std::uint8_t {
+enum class Conversion : std::uint8_t {
   none,
   values,       // unchanged
   decoded,      // codes alone; scales are applied to sums
@@ -40,22 +40,25 @@ bool scales_wait(const GemmOperand& operand) {
 
 // How an operand becomes 16-bit elements. A value beyond the range of bf16 is beyond that of f32,
 // too; a power of two may move one below 2^-126, where bf16 has fewer bits.
-Way way_of(const GemmOperand& operand, DType dtype) {
-  if (!operand.is_quantized()) return operand.values.dtype == dtype ? Way::values : Way::none;
+Conversion conversion_of(const GemmOperand& operand, DType dtype) {
+  if (!operand.is_quantized())
+    return operand.values.dtype == dtype ? Conversion::values : Conversion::none;
   const Format& wide = dtype == DType::bf16 ? bf16_format : f16_format;
   const QuantizedMatrix& q = operand.quantized;
   const Reach codes = reach_of(q.codes.format);
-  if (!holds(wide, codes)) return Way::none;
+  if (!holds(wide, codes)) return Conversion::none;
   if (q.scales.dtype != DType::code)
-    return q.scales.dtype != DType::f64 && scales_wait(operand) ? Way::decoded : Way::none;
+    return q.scales.dtype != DType::f64 && scales_wait(operand) ? Conversion::decoded
+                                                                : Conversion::none;
   if (q.scales.format == e8m0fnu)
-    return dtype == DType::bf16 ? Way::dequantized
-                                : (scales_wait(operand) ? Way::decoded : Way::none);
-  return holds(wide, codes * reach_of(q.scales.format)) ? Way::dequantized : Way::none;
+    return dtype == DType::bf16 ? Conversion::dequantized
+                                : (scales_wait(operand) ? Conversion::decoded : Conversion::none);
+  return holds(wide, codes * reach_of(q.scales.format)) ? Conversion::dequantized
+                                                        : Conversion::none;
 }
 
-bool scales_change(const GemmOperand& operand, Way way) {
-  return way == Way::decoded &&
+bool scales_change(const GemmOperand& operand, Conversion conversion) {
+  return conversion == Conversion::decoded &&
          tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
 }
 
@@ -63,8 +66,8 @@ bool scales_change(const GemmOperand& operand, Way way) {
 // along K.
 std::optional<DType> common_type(const GemmJob& job) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    const Way a = way_of(job.a, dtype), b = way_of(job.b, dtype);
-    if (a == Way::none || b == Way::none) continue;
+    const Conversion a = conversion_of(job.a, dtype), b = conversion_of(job.b, dtype);
+    if (a == Conversion::none || b == Conversion::none) continue;
     if (dtype == DType::bf16 || (!scales_change(job.a, a) && !scales_change(job.b, b)))
       return dtype;
   }
@@ -72,13 +75,13 @@ std::optional<DType> common_type(const GemmJob& job) {
 }
 
 // An operand as the kernels take it: 16-bit elements in place of codes, and scales.
-class Numbers {
+class Operand16 {
  public:
-  Numbers(const Exec& exec, const GemmOperand& operand, DType dtype)
-      : way_(way_of(operand, dtype)),
-        as_it_is_(way_ == Way::values && has_plain_rows(operand.values)),
+  Operand16(const Exec& exec, const GemmOperand& operand, DType dtype)
+      : conversion_(conversion_of(operand, dtype)),
+        unchanged_(conversion_ == Conversion::values && has_plain_rows(operand.values)),
         pitch_((operand.cols() * kBytes + 15) / 16 * 16),
-        memory_(exec, as_it_is_ ? 0 : static_cast<std::size_t>(pitch_ * operand.rows())) {
+        memory_(exec, unchanged_ ? 0 : static_cast<std::size_t>(pitch_ * operand.rows())) {
     QuantizedMatrix& made = made_.quantized;
     made = operand.quantized;
     made.codes = {.data = memory_.as<void>(),
@@ -87,13 +90,14 @@ class Numbers {
                   .cols = operand.cols(),
                   .row_pitch = pitch_,
                   .col_stride = kBytes};
-    if (way_ == Way::decoded) {
+    if (conversion_ == Conversion::decoded) {
       decode_matrix(exec, operand.quantized.codes, made.codes);
       return;
     }
-    if (as_it_is_) made.codes = operand.values;
-    if (way_ == Way::values && !as_it_is_) copy_rows(exec, operand.values, made.codes);
-    if (way_ == Way::dequantized) {
+    if (unchanged_) made.codes = operand.values;
+    if (conversion_ == Conversion::values && !unchanged_)
+      copy_rows(exec, operand.values, made.codes);
+    if (conversion_ == Conversion::dequantized) {
       QuantizedMatrix blocks = operand.quantized;
       blocks.tensor_scale = nullptr;
       dequantize_matrix(exec, blocks, made.codes);
@@ -109,13 +113,13 @@ class Numbers {
     made.tensor_scale = nullptr;
   }
   [[nodiscard]] const GemmOperand& operand() const { return made_; }
-  [[nodiscard]] bool changes_along_k() const { return scales_change(made_, way_); }
+  [[nodiscard]] bool changes_along_k() const { return scales_change(made_, conversion_); }
 
  private:
   static constexpr std::int64_t kBytes = 2;
 
-  Way way_;
-  bool as_it_is_;
+  Conversion conversion_;
+  bool unchanged_;
   std::int64_t pitch_;
   Scratch memory_;
   GemmOperand made_{};
@@ -127,8 +131,9 @@ bool fits_rows_of_bf16(const GemmJob& job) {
   if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
       job.out.dtype == DType::f64 || job.group_count > 0)
     return false;
-  const Way way = way_of(job.a, DType::bf16);
-  return way == Way::dequantized || (way == Way::values && fits_tensor_map(job.a.values));
+  const Conversion conversion = conversion_of(job.a, DType::bf16);
+  return conversion == Conversion::dequantized ||
+         (conversion == Conversion::values && fits_tensor_map(job.a.values));
 }
 
 }  // namespace
@@ -144,19 +149,19 @@ bool fits_small_m_by_fp8(const GemmJob& job) {
 }
 
 void gemm_small_m_by_fp8(const Exec& exec, const GemmJob& job) {
-  const Numbers a(without_workspace(exec), job.a, DType::bf16);
+  const Operand16 a(without_workspace(exec), job.a, DType::bf16);
   const QuantizedMatrix& x = a.operand().quantized;
   gemm_small_m_fp8(exec, x.codes, static_cast<const float*>(x.scales.data), job);
 }
 
 bool fits_fp4(const GemmJob& job) {
   if (!fits_small_m_fp4_weights(job.b) || !fits_rows_of_bf16(job)) return false;
-  const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
+  const bool in_tiles = job.a.rows() <= kMaxFp4Rows || job.out.dtype == DType::f32;
   return job.a.rows() <= kMaxSmallMFp4 || (in_tiles && fits_fp4_tiles(job));
 }
 
 void gemm_fp4(const Exec& exec, const GemmJob& job) {
-  const Numbers a(without_workspace(exec), job.a, DType::bf16);
+  const Operand16 a(without_workspace(exec), job.a, DType::bf16);
   const QuantizedMatrix& x = a.operand().quantized;
   const auto* const scale = static_cast<const float*>(x.scales.data);
   if (job.a.rows() <= kSmallMFp4Rows || !fits_fp4_tiles(job))
@@ -173,7 +178,7 @@ bool fits_bf16(const GemmJob& job) {
 void gemm_bf16(const Exec& exec, const GemmJob& job) {
   const Exec inner = without_workspace(exec);  // the workspace is for the GEMM itself
   const DType dtype = common_type(job).value();
-  const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
+  const Operand16 a(inner, job.a, dtype), b(inner, job.b, dtype);
   GemmJob made = job;
   made.a = a.operand();
   made.b = b.operand();

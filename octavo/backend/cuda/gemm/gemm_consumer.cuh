@@ -39,7 +39,7 @@ template <typename Kernel>
 __device__ __forceinline__ void tile_epilogue(const GemmPlan& plan,
                                               const GemmMainloop<Kernel>& mainloop, int used,
                                               float tensor_scale, const TileInfo& tile,
-                                              const EpilogueTile& at, int group,
+                                              const EpilogueTile& at, int warpgroup,
                                               typename GemmMainloop<Kernel>::Sums sums) {
   constexpr int kSums = Kernel::kSums, kRowPasses = Kernel::kRowPasses;
 #pragma unroll
@@ -64,34 +64,35 @@ __device__ __forceinline__ void tile_epilogue(const GemmPlan& plan,
     if (plan.group_count > 0)
       whole = at_pass.place_in_group(plan.groups[tile.group], Kernel::kGroupCols);
     if (plan.uses_tma_store && whole)
-      tma_store_tile<kRowPasses>(plan, at_pass, 1 + group, made);
+      tma_store_tile<kRowPasses>(plan, at_pass, 1 + warpgroup, made);
     else
-      store_elements(plan, at_pass, 1 + group, made);
+      store_elements(plan, at_pass, 1 + warpgroup, made);
   }
 }
 
 template <typename Kernel>
 __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
                                                    const GemmPipeline<Kernel>& pipeline,
-                                                   int cluster, int rank, int group,
+                                                   int cluster, int rank, int warpgroup,
                                                    EpilogueTile epilogue) {
   constexpr ScaleKind kScales = Kernel::kScales;
   const int thread = epilogue.thread, lane = thread % 32;
-  const int row_group = group % Kernel::kPassGroups, col_group = group / Kernel::kPassGroups;
-  const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
-            tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
+  const int warpgroup_row = warpgroup % Kernel::kPassGroups,
+            warpgroup_col = warpgroup / Kernel::kPassGroups;
+  const int tile_row = warpgroup_row * kMmaRows + thread / 32 * 16 + lane / 4,
+            tile_col = warpgroup_col * Kernel::kGroupCols + lane % 4 * 2;
   GemmMainloop<Kernel> mainloop{
       plan,
       pipeline,
       lane,
-      row_group,
-      col_group,
+      warpgroup_row,
+      warpgroup_col,
       tile_row,
       tile_col,
-      warp_uniform(smem_descriptor_low(pipeline.rows(0) + row_group * kMmaRows * kRowBytes)),
+      warp_uniform(smem_descriptor_low(pipeline.rows(0) + warpgroup_row * kMmaRows * kRowBytes)),
       warp_uniform(
-          smem_descriptor_low(pipeline.cols(0) + col_group * Kernel::kGroupCols * kRowBytes))};
-  const int slot = (cluster * Kernel::kClusterSize + rank) * Kernel::kGroups + group;
+          smem_descriptor_low(pipeline.cols(0) + warpgroup_col * Kernel::kGroupCols * kRowBytes))};
+  const int slot = (cluster * Kernel::kClusterSize + rank) * Kernel::kGroups + warpgroup;
   constexpr int kSums = Kernel::kSums, kRowPasses = Kernel::kRowPasses;
   float runs[Kernel::kRuns][kSums];
 #pragma unroll
@@ -113,20 +114,20 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
     if (left == 0) break;
     const bool continues = Kernel::kStreamK && (tile.rest & TileInfo::kContinues) != 0,
                is_partial = Kernel::kStreamK && (tile.rest & TileInfo::kIsPartial) != 0;
-    const int first_row = Kernel::first_row(tile, rank) + row_group * kMmaRows,
-              first_col = Kernel::first_col(tile, rank) + col_group * Kernel::kGroupCols;
+    const int first_row = Kernel::first_row(tile, rank) + warpgroup_row * kMmaRows,
+              first_col = Kernel::first_col(tile, rank) + warpgroup_col * Kernel::kGroupCols;
     // For scales, which are loaded from a multiple of 4.
     mainloop.tile_row = tile_row + (tile.row & 2);
     mainloop.tile_col = tile_col + (tile.col & 2);
     const bool is_group = plan.group_count > 0;
     if (first_row >= (is_group ? plan.groups[tile.group].row_end : plan.row_count)) {
       skip_tile(pipeline, at, left, lane);
-      if (is_partial) mbarrier_arrive(pipeline.handed_over_barrier(group));
+      if (is_partial) mbarrier_arrive(pipeline.handed_over_barrier(warpgroup));
       continue;
     }
     if (continues) {
-      continue_partial_sums(plan, slot - Kernel::kClusterSize * Kernel::kGroups, thread, 1 + group,
-                            sums[0]);
+      continue_partial_sums(plan, slot - Kernel::kClusterSize * Kernel::kGroups, thread,
+                            1 + warpgroup, sums[0]);
     } else if constexpr (!Kernel::kNoPromotion) {
       clear_sums(sums);
     }
@@ -134,12 +135,12 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
     if (is_partial) {
       if (GemmMainloop<Kernel>::kAtEnd) consumer_release(pipeline, used, lane);
       store_partial_sums(plan, slot, thread, sums[0]);
-      mbarrier_arrive(pipeline.handed_over_barrier(group));
+      mbarrier_arrive(pipeline.handed_over_barrier(warpgroup));
       continue;
     }
     epilogue.row = first_row;
     epilogue.col = first_col;
-    tile_epilogue(plan, mainloop, used, tensor_scale, tile, epilogue, group, sums);
+    tile_epilogue(plan, mainloop, used, tensor_scale, tile, epilogue, warpgroup, sums);
   }
   if (plan.uses_tma_store && thread == 0) tma_store_wait();
 }

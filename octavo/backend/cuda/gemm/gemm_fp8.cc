@@ -134,10 +134,10 @@ bool sizes_fit(const GemmJob& job) {
 #else
   constexpr bool kBuilt = true;
 #endif
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // TMA coordinates have 32 bits
-  return kBuilt && job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost &&
-         job.b.rows() < kMost &&
-         job.out.rows < kMost &&  // more than A's rows, where a batch shares A
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;  // TMA coordinates have 32 bits
+  return kBuilt && job.a.cols() > 0 && job.a.cols() < kMax && job.a.rows() < kMax &&
+         job.b.rows() < kMax &&
+         job.out.rows < kMax &&  // more than A's rows, where a batch shares A
          job.out.dtype != DType::f64;
 }
 

@@ -77,7 +77,7 @@ void launch(const Exec& exec, const GemmJob& job) {
 class Decoded {
  public:
   Decoded(const Exec& exec, const GemmOperand& operand)
-      : decodes_(operand.is_quantized() && operand.rows() <= kMost / operand.cols()),
+      : decodes_(operand.is_quantized() && operand.rows() <= kMax / operand.cols()),
         memory_(exec,
                 decodes_ ? static_cast<std::size_t>(operand.rows() * operand.cols()) * kBytes : 0),
         made_(operand) {
@@ -95,7 +95,7 @@ class Decoded {
 
  private:
   static constexpr std::size_t kBytes = sizeof(float);
-  static constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  static constexpr std::int64_t kMax = std::int64_t{1} << 28;
   bool decodes_;
   Scratch memory_;
   GemmOperand made_;

@@ -104,14 +104,14 @@ void gemm_mx(const Exec& exec, const GemmJob& job) {
   std::optional<Aligned> a, b;
   if (is_mx(job.a)) a.emplace(inner, job.a, found, job.aligned);
   if (is_mx(job.b)) b.emplace(inner, job.b, found, job.aligned);
-  const auto gate = [&](AlignMode way) {
-    return GemmGate{.number = &found->way, .wanted = static_cast<unsigned>(way)};
+  const auto gate = [&](AlignMode mode) {
+    return GemmGate{.number = &found->mode, .wanted = static_cast<unsigned>(mode)};
   };
-  const auto multiply = [&](AlignMode way) {
+  const auto multiply = [&](AlignMode mode) {
     GemmJob part = job;
-    if (a) part.a = a->operand(way == AlignMode::by_row);
-    if (b) part.b = b->operand(way == AlignMode::by_row);
-    const GemmGate its = gate(way);
+    if (a) part.a = a->operand(mode == AlignMode::by_row);
+    if (b) part.b = b->operand(mode == AlignMode::by_row);
+    const GemmGate its = gate(mode);
     gemm_fp8(exec, part, nullptr, &its);
   };
   if (a) a->by_row(inner);

@@ -16,10 +16,10 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostBits = 6;
+constexpr int kMaxBits = 6;
 
 struct CodeTable {
-  unsigned char of[1 << kMostBits];
+  unsigned char of[1 << kMaxBits];
 };
 
 CodeTable table_of(const Format& format) {
@@ -34,8 +34,8 @@ CodeTable table_of(const Format& format) {
 __global__ void __launch_bounds__(kThreads)
     recode_kernel(const __grid_constant__ Matrix from, const __grid_constant__ CodeTable table,
                   unsigned char* to, std::int64_t pitch, int stored_bits, bool vectors) {
-  __shared__ unsigned char codes_of[1 << kMostBits];
-  if (threadIdx.x < (1 << kMostBits)) codes_of[threadIdx.x] = table.of[threadIdx.x];
+  __shared__ unsigned char codes_of[1 << kMaxBits];
+  if (threadIdx.x < (1 << kMaxBits)) codes_of[threadIdx.x] = table.of[threadIdx.x];
   __syncthreads();
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t first = vector * kVector;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
         codes[i] = first + i < from.cols ? load_code(from, row, first + i) : 0;
     }
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) codes[i] = codes_of[codes[i] & ((1 << kMostBits) - 1)];
+    for (int i = 0; i < kVector; ++i) codes[i] = codes_of[codes[i] & ((1 << kMaxBits) - 1)];
     // Rows of `to` have room for whole vectors.
     reinterpret_cast<uint2*>(to + row * pitch)[vector] = packed_bytes(codes);
   }
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
 bool is_small(const GemmOperand& operand) {
   if (!operand.is_quantized()) return false;
   const Format& format = operand.quantized.codes.format;
-  return format.bits() <= kMostBits && !format.has_nan() && !format.has_inf &&
+  return format.bits() <= kMaxBits && !format.has_nan() && !format.has_inf &&
          holds(e4m3fn, reach_of(format));
 }
 

@@ -48,9 +48,9 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t bloc
                      tile_rows = tile_extent(from.tile.rows, rows),
                      tile_cols = tile_extent(from.tile.cols, cols),
                      blocks = tile_cols >= cols ? 1 : (cols + block - 1) / block;
-  constexpr std::int64_t kMost = 65535;  // maximum of gridDim.y
+  constexpr std::int64_t kMax = 65535;  // maximum of gridDim.y
   const dim3 grid(blocks_for(plane_pitch(rows), kThreads),
-                  static_cast<unsigned>(std::min(blocks, kMost)));
+                  static_cast<unsigned>(std::min(blocks, kMax)));
   plane_kernel<<<grid, kThreads, 0, stream_of(exec)>>>(from, memory, plane_pitch(rows), tile_rows,
                                                        tile_cols, block, blocks);
   OCTAVO_CUDA_LAUNCHED("plane_kernel");

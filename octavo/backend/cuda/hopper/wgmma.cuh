@@ -105,8 +105,8 @@ __device__ __forceinline__ void wgmma_fence_operand(float (&sums)[kCount]) {
                : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
 // wgmma with the rows (A) in registers; the arguments r0... are the asm operand numbers after the
 // sums.
-#define OCTAVO_MMA_HELD(shape, list, r0, r1, r2, r3, at, goes_on, ...)                      \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " goes_on ", 0;\n"                          \
+#define OCTAVO_MMA_RS(shape, list, r0, r1, r2, r3, at, scale_d, ...)                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " scale_d ", 0;\n"                          \
                "wgmma.mma_async.sync.aligned." shape "k16.f32.bf16.bf16 " list               \
                ", {" r0 ", " r1 ", " r2 ", " r3 "}, " at ", p, 1, 1, 0;\n}"                  \
                : __VA_ARGS__                                                                \
@@ -147,28 +147,28 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], std::uint64_t rows, st
 // wgmma_wait.
 __device__ __forceinline__ void wgmma_rs(float (&sums)[16], const std::uint32_t (&rows)[4],
                                          std::uint64_t cols, bool more) {
-  OCTAVO_MMA_HELD("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",
-                  OCTAVO_OUT_8(sums, 0), OCTAVO_OUT_8(sums, 8));
+  OCTAVO_MMA_RS("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",
+                OCTAVO_OUT_8(sums, 0), OCTAVO_OUT_8(sums, 8));
 }
 __device__ __forceinline__ void wgmma_rs(float (&sums)[32], const std::uint32_t (&rows)[4],
                                          std::uint64_t cols, bool more) {
-  OCTAVO_MMA_HELD("m64n64", OCTAVO_SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37",
-                  OCTAVO_OUT_32(sums, 0));
+  OCTAVO_MMA_RS("m64n64", OCTAVO_SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37",
+                OCTAVO_OUT_32(sums, 0));
 }
 __device__ __forceinline__ void wgmma_rs(float (&sums)[64], const std::uint32_t (&rows)[4],
                                          std::uint64_t cols, bool more) {
-  OCTAVO_MMA_HELD("m64n128", OCTAVO_SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69",
-                  OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32));
+  OCTAVO_MMA_RS("m64n128", OCTAVO_SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69",
+                OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32));
 }
 __device__ __forceinline__ void wgmma_rs(float (&sums)[128], const std::uint32_t (&rows)[4],
                                          std::uint64_t cols, bool more) {
-  OCTAVO_MMA_HELD("m64n256", OCTAVO_SUMS_128, "%128", "%129", "%130", "%131", "%132", "%133",
-                  OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),
-                  OCTAVO_OUT_32(sums, 96));
+  OCTAVO_MMA_RS("m64n256", OCTAVO_SUMS_128, "%128", "%129", "%130", "%131", "%132", "%133",
+                OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),
+                OCTAVO_OUT_32(sums, 96));
 }
 
 #undef OCTAVO_MMA_KINDS
-#undef OCTAVO_MMA_HELD
+#undef OCTAVO_MMA_RS
 #undef OCTAVO_MMA_256
 #undef OCTAVO_MMA_192
 #undef OCTAVO_MMA_128

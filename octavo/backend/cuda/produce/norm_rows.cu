@@ -97,10 +97,10 @@ constexpr int norm_blocks(DType source, int most_threads) {
   return most_threads > 256 ? 1 : source == DType::f32 ? 2 : 3;
 }
 
-template <DType kSource, bool kCentred, Sink kSink, int kMostThreads>
-__global__ void __launch_bounds__(kMostThreads, norm_blocks(kSource, kMostThreads))
+template <DType kSource, bool kCentred, Sink kSink, int kMaxBlockThreads>
+__global__ void __launch_bounds__(kMaxBlockThreads, norm_blocks(kSource, kMaxBlockThreads))
     norm_rows_kernel(const __grid_constant__ RowPlan plan, float inv_n, float epsilon) {
-  constexpr int kValues = kNormPairs * kRowValues, kWarps = kMostThreads / 32;
+  constexpr int kValues = kNormPairs * kRowValues, kWarps = kMaxBlockThreads / 32;
   extern __shared__ float4 columns[];  // weights, then biases
   // Double-buffered by the parity of the row, so that one barrier between writing and reading is
   // enough.
@@ -201,7 +201,7 @@ int multiprocessors(const Exec& exec) {
   return count;
 }
 
-template <DType kSource, bool kCentred, Sink kSink, int kMostThreads>
+template <DType kSource, bool kCentred, Sink kSink, int kMaxBlockThreads>
 void launch(const Exec& exec, const RowPlan& plan) {
   const std::int64_t pairs = plan.cols / kRowValues;
   const std::int64_t threads = (pairs + kNormPairs * 32 - 1) / (kNormPairs * 32) * 32;
@@ -209,10 +209,10 @@ void launch(const Exec& exec, const RowPlan& plan) {
   const std::int64_t shared = threads * kKeptQuads * 16 * (biased ? 2 : 1);
   const std::int64_t of_one =
       std::min({kSharedOfDevice / (shared + 2048), std::int64_t{32},
-                norm_blocks(kSource, kMostThreads) * kMostThreads / threads});
+                norm_blocks(kSource, kMaxBlockThreads) * kMaxBlockThreads / threads});
   const std::int64_t blocks =
       std::min(plan.rows, std::max<std::int64_t>(of_one, 1) * multiprocessors(exec));
-  const auto kernel = norm_rows_kernel<kSource, kCentred, kSink, kMostThreads>;
+  const auto kernel = norm_rows_kernel<kSource, kCentred, kSink, kMaxBlockThreads>;
   if (shared > kSharedUnasked)
     OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared)));

@@ -26,13 +26,13 @@ namespace {
 constexpr int kThreads = 256, kEach = kCodesRead, kAtOnce = 4;
 
 // Most blocks have nothing to report, and atomics on one address serialize: read first.
-__device__ __forceinline__ void raise_align_mode(AlignFound* found, AlignMode way) {
-  const auto number = static_cast<unsigned>(way);
-  if (number > *static_cast<volatile unsigned*>(&found->way)) atomicMax(&found->way, number);
+__device__ __forceinline__ void raise_align_mode(AlignFound* found, AlignMode mode) {
+  const auto number = static_cast<unsigned>(mode);
+  if (number > *static_cast<volatile unsigned*>(&found->mode)) atomicMax(&found->mode, number);
 }
 
-__device__ __forceinline__ unsigned long long* counter_of(const AlignJob& job, AlignMode way) {
-  return job.found != nullptr ? &job.found->changed[static_cast<unsigned>(way)] : job.changed;
+__device__ __forceinline__ unsigned long long* counter_of(const AlignJob& job, AlignMode mode) {
+  return job.found != nullptr ? &job.found->changed[static_cast<unsigned>(mode)] : job.changed;
 }
 
 // The largest and the smallest exponent of a row, for all lanes of a warp. Blocks of zeros have the
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
   pdl_wait();
   // Other blocks of this launch may change the mode: the lanes of a warp must agree.
   if (job.found != nullptr &&
-      !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->way) ==
+      !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->mode) ==
                                    static_cast<unsigned>(AlignMode::by_columns)))
     return;
   const Matrix& scales = job.from.scales;
@@ -200,8 +200,8 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
 
 // Adds the number of elements that alignment changed, in the mode that is used.
 __global__ void take_count_kernel(const AlignFound* found, unsigned long long* changed) {
-  if (found->way < static_cast<unsigned>(AlignMode::as_they_are))
-    *changed += found->changed[found->way];
+  if (found->mode < static_cast<unsigned>(AlignMode::as_they_are))
+    *changed += found->changed[found->mode];
 }
 
 bool is_e5m2(const AlignJob& job) { return job.from.codes.format == e5m2; }
@@ -243,9 +243,9 @@ void align_by_columns(const Exec& exec, const AlignJob& job) {
   const auto kernel = is_e5m2(job)
                           ? (counts ? columns_kernel<true, true> : columns_kernel<true, false>)
                           : (counts ? columns_kernel<false, true> : columns_kernel<false, false>);
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // maximum number of columns per launch
-  for (std::int64_t first = 0; first < codes.cols; first += kMost) {
-    const std::int64_t count = std::min(kMost, codes.cols - first);
+  constexpr std::int64_t kMax = std::int64_t{1} << 24;  // maximum number of columns per launch
+  for (std::int64_t first = 0; first < codes.cols; first += kMax) {
+    const std::int64_t count = std::min(kMax, codes.cols - first);
     const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce), blocks_for(count, 32 * kEach));
     launch_pdl(exec, grid, kThreads, kernel, columns_of(job, first, count));
   }

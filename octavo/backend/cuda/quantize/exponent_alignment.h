@@ -31,7 +31,7 @@ constexpr unsigned least_largest_code(bool is_e5m2) { return is_e5m2 ? 0x0C : 0x
 
 // What alignment finds, over both operands; zero-initialized by the caller.
 struct AlignFound {
-  unsigned way;                   // an AlignMode
+  unsigned mode;                  // an AlignMode
   unsigned long long changed[2];  // elements whose value changed, aligned by row and by columns;
                                   // counted if AlignJob::changed is set
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kRowBlockTiles = 1 << 20;  // scratch of 12 MiB
 constexpr std::int64_t kBigTile = 64 * 1024;      // from here on many thread blocks reduce one amax
-constexpr std::int64_t kMostFitted = 1 << 22;     // maximum tile elements for policy mse
+constexpr std::int64_t kMaxFitted = 1 << 22;      // maximum tile elements for policy mse
 
 struct Region {
   std::int64_t row, col, rows, cols;
@@ -99,7 +99,7 @@ __device__ TileScale candidate(const CopyJob& job, float amax, int i) {
 
 // Each thread tries one candidate scale and sums its errors in the order that defines the result.
 __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, float amax) {
-  __shared__ double errors[kMostFitCandidates];
+  __shared__ double errors[kMaxFitCandidates];
   const int candidates = fit_candidates(job.scale), mine = static_cast<int>(threadIdx.x);
   if (mine < candidates) {
     const TileScale scale = candidate(job, amax, mine);
@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void quantize_copy(const Exec& exec, const CopyJob& job) {
   const std::int64_t elements = job.tile.rows * job.tile.cols;
-  check(job.policy != AmaxPolicy::mse || elements <= kMostFitted, ErrorCode::unsupported, "cuda",
-        "got policy mse with a tile of ", elements, " elements; expected at most ", kMostFitted,
+  check(job.policy != AmaxPolicy::mse || elements <= kMaxFitted, ErrorCode::unsupported, "cuda",
+        "got policy mse with a tile of ", elements, " elements; expected at most ", kMaxFitted,
         " on a device; use smaller tiles, another policy, or the CPU");
   const std::int64_t row_block_rows =
       std::min(job.tile_rows, std::max<std::int64_t>(1, kRowBlockTiles / job.tile_cols));

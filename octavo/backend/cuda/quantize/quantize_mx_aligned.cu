@@ -19,7 +19,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kMostThreads = 512;
+constexpr int kMaxBlockThreads = 512;
 constexpr int kWarpRowThreads = 256;  // where a warp has a row
 
 struct AlignedPlan {
@@ -68,7 +68,7 @@ __device__ __forceinline__ uint4 encoded(const AlignedPlan& plan, const Raw<kSou
 
 // A thread has kPairs times sixteen values of a row. No lane may exit before the last shuffle.
 template <DType kSource, bool kE5m2, int kPairs, bool kCounts>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxBlockThreads)
     quantize_aligned_kernel(const __grid_constant__ AlignedPlan plan) {
   __shared__ std::uint32_t of_warp[32];
   const int threads = plan.warp_rows ? 32 : static_cast<int>(blockDim.x);  // per row
@@ -133,9 +133,9 @@ void launch(const Exec& exec, const AlignedPlan& plan, unsigned blocks, int thre
 template <DType kSource, bool kE5m2>
 bool launch_row(const Exec& exec, AlignedPlan plan) {
   const int pairs = (plan.vectors + 1) / 2;
-  const int each = pairs <= 32 ? 1 : pairs <= 2 * kMostThreads ? 2 : 4;
+  const int each = pairs <= 32 ? 1 : pairs <= 2 * kMaxBlockThreads ? 2 : 4;
   const int threads = ((pairs + each - 1) / each + 31) / 32 * 32;
-  if (threads > kMostThreads) return false;
+  if (threads > kMaxBlockThreads) return false;
   plan.warp_rows = threads == 32;
   const unsigned blocks = blocks_for(plan.rows, plan.warp_rows ? kWarpRowThreads / 32 : 1);
   const int all = plan.warp_rows ? kWarpRowThreads : threads;
@@ -159,12 +159,12 @@ bool launch_element(const Exec& exec, const AlignedPlan& plan, bool e5m2) {
 bool quantize_aligned(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
                       std::int64_t* changed) {
   const Matrix &values = mx.source.values, &codes = to.codes;
-  constexpr std::int64_t kMostCols = std::int64_t{4} * 2 * kVector * kMostThreads;
+  constexpr std::int64_t kMaxCols = std::int64_t{4} * 2 * kVector * kMaxBlockThreads;
   VectorPlan vectors;
   AlignedPlan plan{};
   if ((!is_usual(mx) && !is_usual_te(mx)) || mx.given_inv_scale != nullptr || mx.amax != nullptr ||
-      to.tile.cols == kAlignRun || values.cols > kMostCols || values.cols == 0 ||
-      values.rows == 0 || (codes.format != e4m3fn && codes.format != e5m2) ||
+      to.tile.cols == kAlignRun || values.cols > kMaxCols || values.cols == 0 || values.rows == 0 ||
+      (codes.format != e4m3fn && codes.format != e5m2) ||
       !fast_scale(mx.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
       !vector_plan(values, codes, &vectors))
     return false;

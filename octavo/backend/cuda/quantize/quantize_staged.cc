@@ -12,7 +12,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr std::int64_t kRowBlockBytes = 32 << 20, kMostBytes = 64 << 20;
+constexpr std::int64_t kRowBlockBytes = 32 << 20, kMaxBytes = 64 << 20;
 
 Matrix rows_of(Matrix matrix, std::int64_t first, std::int64_t count) {
   matrix.data = static_cast<unsigned char*>(matrix.data) + first * matrix.row_pitch;
@@ -58,7 +58,7 @@ std::int64_t grain(std::int64_t tile, std::int64_t size) {
 // The rows of a row block, out of `count` rows of `row_bytes` bytes, in multiples of `unit`; 0 if
 // not even one unit fits.
 std::int64_t row_block_of(std::int64_t count, std::int64_t unit, std::int64_t row_bytes) {
-  if (unit > kMostBytes || unit * row_bytes > kMostBytes) return 0;
+  if (unit > kMaxBytes || unit * row_bytes > kMaxBytes) return 0;
   return std::min(count, std::max<std::int64_t>(1, kRowBlockBytes / (unit * row_bytes)) * unit);
 }
 

@@ -219,15 +219,15 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   if (!given && (!fast_scale(job.scale, codes.format, &plan.scale) ||
                  (plan.scale.kind != FastKind::quotient && plan.scale.kind != FastKind::inverse)))
     return false;
-  const bool look = !given && job.given_amax == nullptr;
-  const Scratch found(exec, look ? sizeof(float) : 0);
-  if (look) {
+  const bool find_amax = !given && job.given_amax == nullptr;
+  const Scratch found(exec, find_amax ? sizeof(float) : 0);
+  if (find_amax) {
     found.clear();
     (void)amax_vectorized(exec, job.source, amax_of(job.scale), found.as<float>());
   }
   plan.from = static_cast<const unsigned char*>(values.data);
   plan.to = static_cast<unsigned char*>(codes.data);
-  plan.amax = look ? found.as<float>() : job.given_amax;
+  plan.amax = find_amax ? found.as<float>() : job.given_amax;
   plan.inv_scale = job.given_inv_scale;
   plan.scale_to = static_cast<float*>(job.rowwise.scales.data);
   plan.amax_out = job.amax;

@@ -247,12 +247,13 @@ bool quantize_vectorized(const Exec& exec, const QuantizeJob& job) {
   const std::int64_t most_tiles = row_block_tiles * plan.job.tile_cols;
   if (row_block_tiles * tile.rows * plan.vectors > 0x7FFFFFFF || tile.rows > 0x7FFFFFFF)
     return false;
-  const bool look = job.given_amax == nullptr && job.given_inv_scale == nullptr;
+  const bool find_amax = job.given_amax == nullptr && job.given_inv_scale == nullptr;
   const auto scale_bytes = static_cast<std::size_t>(most_tiles) * sizeof(TileScale);
-  const Scratch scratch(exec, scale_bytes + (look ? static_cast<std::size_t>(most_tiles) * 4 : 0));
+  const Scratch scratch(exec,
+                        scale_bytes + (find_amax ? static_cast<std::size_t>(most_tiles) * 4 : 0));
   plan.scales = scratch.as<TileScale>();
-  if (look) plan.amaxes = reinterpret_cast<std::uint32_t*>(scratch.as<char>() + scale_bytes);
-  if (look && plan.job.tile_rows * plan.job.tile_cols == 1) {
+  if (find_amax) plan.amaxes = reinterpret_cast<std::uint32_t*>(scratch.as<char>() + scale_bytes);
+  if (find_amax && plan.job.tile_rows * plan.job.tile_cols == 1) {
     OCTAVO_CUDA_CHECK(cudaMemsetAsync(plan.amaxes, 0, 4, stream_of(exec)));
     auto* const amax = reinterpret_cast<float*>(plan.amaxes);
     if (amax_vectorized(exec, job.source, plan.job.amax_of, amax)) {

@@ -68,16 +68,16 @@ namespace {
 // releases all memory whenever a caller synchronizes with the device, and mapping it again in every
 // call costs more than most kernels.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 29;
-constexpr int kMostDevices = 64;
+constexpr int kMaxDevices = 64;
 
 }  // namespace
 
 cudaMemPool_t pool_of(const Exec& exec) {
   const int device = exec.device.index;
   static std::mutex guard;
-  static cudaMemPool_t pools[kMostDevices] = {};
+  static cudaMemPool_t pools[kMaxDevices] = {};
   const std::lock_guard lock(guard);
-  cudaMemPool_t& pool = pools[device % kMostDevices];
+  cudaMemPool_t& pool = pools[device % kMaxDevices];
   if (pool == nullptr) {
     cudaMemPoolProps wanted{};
     wanted.allocType = cudaMemAllocationTypePinned;

@@ -41,7 +41,7 @@ constexpr int kChains = kTogether * kQuads;
 }  // namespace
 
 bool neon_softmax(const SoftmaxJob& job) {
-  static_assert(kMostTileKeys % kTogether == 0);
+  static_assert(kMaxTileKeys % kTogether == 0);
   const float* score = job.scores;
   float32x4_t most[kQuads], origin[kQuads], sum[kQuads];
   for (int q = 0; q < kQuads; ++q) most[q] = vld1q_f32(score + 4 * q);

@@ -37,7 +37,7 @@ struct Fp4Search {
   static constexpr int kCodes = kFitCodesBelow + 1 + kFitCodesAbove;
   // All nine codes are normal numbers, and none is beyond the largest.
   static constexpr std::uint32_t kLeastCode = 8 + kFitCodesBelow,
-                                 kMostCode = e4m3fn.max_field() - kFitCodesAbove;
+                                 kMaxCode = e4m3fn.max_field() - kFitCodesAbove;
   // Scales of these codes are normal f32, so that their quotients are those of the codes.
   static constexpr float kLeastTensorScale = 0x1p-100F;
 
@@ -198,7 +198,7 @@ inline std::uint32_t fp4_least_error(const Fp4Floats magnitudes[4], const TileSc
 
 // May sums of a tile be found by integers?
 [[gnu::always_inline]] inline bool fp4_is_ordinary(float tensor_scale, std::uint32_t own) {
-  return own >= Fp4Search::kLeastCode && own <= Fp4Search::kMostCode &&
+  return own >= Fp4Search::kLeastCode && own <= Fp4Search::kMaxCode &&
          tensor_scale >= Fp4Search::kLeastTensorScale;
 }
 

@@ -58,7 +58,7 @@ template <int kQuads>
 [[gnu::always_inline]] inline void take_origins(const SoftmaxJob& job, float reach,
                                                 const float32x4_t (&origin)[kQuads],
                                                 ScaledOrigin (&from)[kQuads]) {
-  constexpr float kMost = 0x1p+21F;
+  constexpr float kMax = 0x1p+21F;
   float32x4_t largest = vdupq_n_f32(0.0F);
   for (int q = 0; q < kQuads; ++q) {
     const float32x4_t there = vsubq_f32(origin[q], vdupq_n_f32(kScaledExponent));
@@ -66,7 +66,7 @@ template <int kQuads>
     from[q].rounder = vsubq_f32(vdupq_n_f32(kScaledRounder), there);
     largest = vmaxq_f32(largest, vabsq_f32(origin[q]));
   }
-  if (vmaxvq_f32(largest) <= kMost) return;
+  if (vmaxvq_f32(largest) <= kMax) return;
   for (int q = 0; q < kQuads; ++q) {
     for (std::int64_t key = 0; key < job.keys; ++key) {
       float* score = job.scores + (key * kQuads + q) * 4;

@@ -32,9 +32,9 @@ struct Interleaved {
 
 // Pairs of query rows, or of their weights, interleaved; n is a multiple of eight. The last row of
 // an odd number is paired with itself.
-template <int kPairs, std::int64_t kMost>
+template <int kPairs, std::int64_t kMax>
 struct InterleavedPairs {
-  alignas(64) bfloat16_t packed[kPairs][2 * kMost];
+  alignas(64) bfloat16_t packed[kPairs][2 * kMax];
 
   [[gnu::always_inline]] InterleavedPairs(const std::byte* const (&rows)[2 * kPairs],
                                           std::int64_t n) {
@@ -51,7 +51,7 @@ struct InterleavedPairs {
 template <int kKeyPairs, int kPairs>
 [[gnu::always_inline]] inline void dots(const std::byte* const (&keys)[2 * kKeyPairs],
                                         std::int64_t size,
-                                        const InterleavedPairs<kPairs, kMostHeadSize>& q,
+                                        const InterleavedPairs<kPairs, kMaxHeadSize>& q,
                                         float32x4_t (&sum)[kPairs][kKeyPairs]) {
   float32x4_t low[kPairs][kKeyPairs], high[kPairs][kKeyPairs];
 #pragma GCC unroll 2
@@ -78,9 +78,9 @@ template <int kKeyPairs, int kPairs>
 }
 
 template <int kKeyPairs, int kRows>
-[[gnu::always_inline]] inline void dots_at(
-    const DecodeRows& job, std::int64_t at,
-    const InterleavedPairs<(kRows + 1) / 2, kMostHeadSize>& q, float* const* scores) {
+[[gnu::always_inline]] inline void dots_at(const DecodeRows& job, std::int64_t at,
+                                           const InterleavedPairs<(kRows + 1) / 2, kMaxHeadSize>& q,
+                                           float* const* scores) {
   constexpr int kPairs = (kRows + 1) / 2;
   const std::byte* keys[2 * kKeyPairs];
   for (int i = 0; i < 2 * kKeyPairs; ++i)
@@ -103,7 +103,7 @@ bool dots_of_rows(const DecodeRows& job, const std::byte* const* q, float* const
                 kTogether = 4;  // pairs of keys: enough independent chains
   const std::byte* rows[2 * kPairs];
   for (int r = 0; r < 2 * kPairs; ++r) rows[r] = q[r < kRows ? r : kRows - 1];
-  const InterleavedPairs<kPairs, kMostHeadSize> transposed(rows, job.size);
+  const InterleavedPairs<kPairs, kMaxHeadSize> transposed(rows, job.size);
   std::int64_t i = 0;
   for (; i + 2 * kTogether <= job.keys; i += 2 * kTogether)
     dots_at<kTogether, kRows>(job, i, transposed, scores);

@@ -20,8 +20,8 @@ namespace {
 constexpr float kRoundedUp = 1.01F;  // more than sixteen roundings in f16
 
 // The largest code fields of a key, in each of sixteen columns of kChunk codes.
-constexpr std::int64_t kChunk = 128, kMostChunks = kMostHeadSize / kChunk;
-using Fields = std::uint8_t[kMostChunks][kDecodeKeys][16];
+constexpr std::int64_t kChunk = 128, kMaxChunks = kMaxHeadSize / kChunk;
+using Fields = std::uint8_t[kMaxChunks][kDecodeKeys][16];
 
 // Horizontal sums of four vectors: pairwise twice in f16, then in f32, because converting to f32
 // occupies one pipe for two cycles. The order of lanes does not depend on the number of sums.
@@ -34,7 +34,7 @@ using Fields = std::uint8_t[kMostChunks][kDecodeKeys][16];
 // Query rows interleaved by sixteen elements, so that one address serves all.
 template <int kRows>
 struct Queries {
-  alignas(64) float16_t packed[kRows * kMostHeadSize];
+  alignas(64) float16_t packed[kRows * kMaxHeadSize];
   Queries(const std::byte* const* q, std::int64_t size) {
     for (std::int64_t d = 0; d < size; d += 16)
       for (int r = 0; r < kRows; ++r) std::memcpy(packed + kRows * d + 16 * r, q[r] + 2 * d, 32);

@@ -74,8 +74,8 @@ template <typename Steps>
 [[gnu::always_inline]] inline void fp4_squares_lanes(const float* x, std::int64_t n,
                                                      const float* factors, int count, float* sums) {
   using Words = std::uint32_t __attribute__((vector_size(16)));
-  constexpr int kMost = 128 / 4;
-  Fp4Floats magnitudes[kMost];
+  constexpr int kMax = 128 / 4;
+  Fp4Floats magnitudes[kMax];
   const int vectors = static_cast<int>(n / 4);
   for (int i = 0; i < vectors; ++i) {
     Words bits;

@@ -106,8 +106,8 @@ template <typename Lane, std::size_t... kI>
 constexpr std::array<RankTiles, sizeof...(kI)> by_rank(std::index_sequence<kI...>) {
   return {rank_all<Lane, static_cast<int>(kI) + 1>...};
 }
-constexpr auto kOfF32 = by_rank<std::int32_t>(std::make_index_sequence<kMostRanks>{});
-constexpr auto kOfBf16 = by_rank<std::int16_t>(std::make_index_sequence<kMostRanks>{});
+constexpr auto kOfF32 = by_rank<std::int32_t>(std::make_index_sequence<kMaxRanks>{});
+constexpr auto kOfBf16 = by_rank<std::int16_t>(std::make_index_sequence<kMaxRanks>{});
 
 }  // namespace
 

@@ -125,10 +125,10 @@ bool any_zero(Bytes bytes) {
   const Longs found = (words - 0x0101010101010101U) & ~words & 0x8080808080808080U;
   return (found[0] | found[1]) != 0;
 }
-constexpr Bytes kMostField = Bytes{} + 0x7F;
+constexpr Bytes kMaxField = Bytes{} + 0x7F;
 // Is a byte of these zero but for its sign? `count` is a multiple of 128.
 bool has_zero(const std::uint8_t* codes, int count) {
-  Bytes least[4] = {kMostField, kMostField, kMostField, kMostField};
+  Bytes least[4] = {kMaxField, kMaxField, kMaxField, kMaxField};
   for (int i = 0; i < count; i += 64)
     for (int part = 0; part < 4; ++part)
       least[part] = smaller(least[part], load<Bytes>(codes + i + 16 * part) & 0x7F);
@@ -175,7 +175,7 @@ struct StretchSums {
   WideSums error2, value2, result2;
   Floats most = {};
   Words flushed = {};
-  Bytes least = kMostField;
+  Bytes least = kMaxField;
 };
 
 // As many elements as fit the vector registers. Each step is done for all of them before the next

@@ -58,11 +58,11 @@ const CublasLt* cublaslt() { return loaded().problem.empty() ? &loaded().entries
 const std::string& cublaslt_problem() { return loaded().problem; }
 
 CublasLtHandle cublaslt_handle(const CublasLt& library, const Exec& exec) {
-  constexpr std::size_t kMostDevices = 64;
+  constexpr std::size_t kMaxDevices = 64;
   static std::mutex guard;
-  static std::array<cublasLtHandle_t, kMostDevices> handles{};
+  static std::array<cublasLtHandle_t, kMaxDevices> handles{};
   const auto index = static_cast<std::size_t>(exec.device.index);
-  if (index >= kMostDevices) return {.status = CUBLAS_STATUS_NOT_SUPPORTED};
+  if (index >= kMaxDevices) return {.status = CUBLAS_STATUS_NOT_SUPPORTED};
   const std::lock_guard lock(guard);
   if (handles[index] == nullptr) {
     cublasLtHandle_t made = nullptr;

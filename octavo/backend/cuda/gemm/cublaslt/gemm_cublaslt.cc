@@ -21,8 +21,8 @@ namespace {
 // with.
 bool has_usual_rows(const Matrix& matrix) {
   const std::int64_t each = element_bytes(matrix.dtype, matrix.format);
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  return matrix.rows <= kMost / std::max<std::int64_t>(matrix.row_pitch / each, 1) &&
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  return matrix.rows <= kMax / std::max<std::int64_t>(matrix.row_pitch / each, 1) &&
          has_aligned_pitch(matrix, 16) && matrix.row_pitch >= matrix.cols * each &&
          (matrix.cols <= 1 || matrix.col_stride == each);
 }
@@ -69,12 +69,12 @@ class Answers {
   }
   void keep(const CublasLtProblem& problem, const CublasLtAlgorithm& algorithm) {
     const std::lock_guard lock(guard_);
-    if (known_.size() >= kMost) known_.clear();
+    if (known_.size() >= kMax) known_.clear();
     known_.insert_or_assign(problem, algorithm);
   }
 
  private:
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMax = 4096;
   std::mutex guard_;
   std::unordered_map<CublasLtProblem, CublasLtAlgorithm, ProblemHash> known_;
 };

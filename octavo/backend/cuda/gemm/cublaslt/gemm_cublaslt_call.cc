@@ -8,7 +8,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMaxWorkspace = std::uint64_t{32} << 20;
 
 cudaDataType type_of(const Matrix& matrix) {
   switch (matrix.dtype) {
@@ -113,7 +113,7 @@ CublasLtAnswer CublasLtCall::ask(cublasLtHandle_t handle) {
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     take([&] { return library_.set_preference(&preference, attribute, &value, sizeof value); });
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
   // Split-K partial sums are reduced in f32; a reduction in the output type would round each of
   // them.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -129,7 +129,7 @@ CublasLtAnswer CublasLtCall::ask(cublasLtHandle_t handle) {
   const cublasStatus_t status = library_.choose(handle, &description_, &b_, &a_, &out_, &out_,
                                                 &preference, 1, &found, &count);
   if (status != CUBLAS_STATUS_SUCCESS) return {.status = status};
-  if (count < 1 || found.workspaceSize > kMostWorkspace)
+  if (count < 1 || found.workspaceSize > kMaxWorkspace)
     return {.status = CUBLAS_STATUS_NOT_SUPPORTED};
   if (found.state != CUBLAS_STATUS_SUCCESS) return {.status = found.state};
   return {.algorithm = {.usable = true, .chosen = found.algo, .workspace = found.workspaceSize}};

@@ -43,10 +43,10 @@ bool fits_small_m_fp4_weights(const GemmOperand& weights) {
       q.scales.dtype == DType::code && q.scales.col_stride == 1 && q.tile.rows == 1 &&
       ((q.scales.format == e4m3fn && q.tile.cols == 16) ||
        (q.scales.format == e8m0fnu && q.tile.cols == 32 && q.tensor_scale == nullptr));
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
   return weights.is_quantized() && scales_fit && q.codes.format == e2m1fn && q.codes.packed &&
          has_aligned_rows(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % q.tile.cols == 0 &&
-         q.codes.rows < kMost && q.codes.cols < kMost;
+         q.codes.rows < kMax && q.codes.cols < kMax;
 }
 
 void gemm_small_m_fp4(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {

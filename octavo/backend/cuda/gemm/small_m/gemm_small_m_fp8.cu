@@ -62,10 +62,10 @@ void launch(const Exec& exec, const SmallMPlan& plan, const QuantizedMatrix& wei
 bool fits_small_m_fp8_weights(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const Matrix& codes = q.codes;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30, kLane = 16;  // codes per lane
+  constexpr std::int64_t kMax = std::int64_t{1} << 30, kLane = 16;  // codes per lane
   return weights.is_quantized() && is_fp8_format(codes.format) && scales_fit(q) && codes.cols > 0 &&
          codes.cols % kLane == 0 && codes.col_stride == 1 && has_aligned_rows(codes, kLane) &&
-         codes.rows < kMost && codes.cols < kMost;
+         codes.rows < kMax && codes.cols < kMax;
 }
 
 void gemm_small_m_fp8(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {

@@ -162,24 +162,24 @@ void launch_small_m_eights(const Exec& exec, const SmallMPlan& plan) {
   OCTAVO_CUDA_LAUNCHED("small_m_kernel");
 }
 
-// kMost: maximum number of rows of A.
-template <typename Codes, typename Scales, bool kWhole, int kMost>
+// kMax: maximum number of rows of A.
+template <typename Codes, typename Scales, bool kWhole, int kMax>
 void launch_small_m(const Exec& exec, const SmallMPlan& plan) {
   const int eights = (plan.x_rows + 7) / 8;
   if (eights <= 1) return launch_small_m_eights<Codes, Scales, kWhole, 1>(exec, plan);
-  if constexpr (kMost <= 16) {
+  if constexpr (kMax <= 16) {
     launch_small_m_eights<Codes, Scales, kWhole, 2>(exec, plan);
   } else {
     if (eights <= 2) return launch_small_m_eights<Codes, Scales, kWhole, 2>(exec, plan);
     if (eights <= 4) return launch_small_m_eights<Codes, Scales, kWhole, 4>(exec, plan);
-    launch_small_m_eights<Codes, Scales, kWhole, kMost / 8>(exec, plan);
+    launch_small_m_eights<Codes, Scales, kWhole, kMax / 8>(exec, plan);
   }
 }
 
-template <typename Codes, typename Scales, int kMost>
+template <typename Codes, typename Scales, int kMax>
 void launch_small_m(const Exec& exec, const SmallMPlan& plan) {
-  plan.whole ? launch_small_m<Codes, Scales, true, kMost>(exec, plan)
-             : launch_small_m<Codes, Scales, false, kMost>(exec, plan);
+  plan.whole ? launch_small_m<Codes, Scales, true, kMax>(exec, plan)
+             : launch_small_m<Codes, Scales, false, kMax>(exec, plan);
 }
 
 }  // namespace octavo::cuda
