@@ -12,6 +12,17 @@
 namespace octavo {
 namespace {
 
+void check_bf16(const GemmOperands& operands, std::string_view op) {
+  for (const OperandStack* operand : {&operands.a, &operands.b}) {
+    const Scaling* scaling = operand->scaling();
+    const bool fits =
+        scaling != nullptr ? fits_bf16(scaling->format) : operand->elements().dtype == DType::bf16;
+    check(fits, ErrorCode::wrong_type, op, operand == &operands.a ? "A" : "B",
+          " is neither bfloat16 nor codes that bfloat16 holds, which is what the tiles of AMX "
+          "multiply; cast or quantize it, or use another accumulator");
+  }
+}
+
 void check_types(const View& out, const GemmOptions& options, const GemmOperands& operands,
                  std::string_view op) {
   const bool wide = options.accumulator == Accumulator::f64;
@@ -21,6 +32,7 @@ void check_types(const View& out, const GemmOptions& options, const GemmOperands
         is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
         "; expected float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
         "see gemm_quantized)");
+  if (options.accumulator == Accumulator::amx_bf16) check_bf16(operands, op);
   if (options.accumulator != Accumulator::hopper_fp8) return;
   for (const OperandStack* operand : {&operands.a, &operands.b}) {
     const Scaling* scaling = operand->scaling();
@@ -186,8 +198,9 @@ const Kernels& GemmRun::chosen(const GemmJob& job) const {
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
   if (does(kernels, job)) return kernels;
-  const bool defined_there =
-      job.accumulator == Accumulator::f64 || job.accumulator == Accumulator::hopper_fp8;
+  const bool defined_there = job.accumulator == Accumulator::f64 ||
+                             job.accumulator == Accumulator::hopper_fp8 ||
+                             job.accumulator == Accumulator::amx_bf16;
   if (exec_.log != nullptr && !defined_there)
     exec_.log->once(text("[gemm] backend '", kernels.name,
                          "' does not offer it; falls back to 'reference', which is slow"));
