@@ -5,6 +5,7 @@
 
 #include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -90,7 +91,7 @@ Exec checked_exec(const GemmOperands& operands, const NamedView& result, const G
         ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
         ", which is still read while parts of the output are written; give other memory");
   views.push_back(result);
-  return make_exec_on(views, work_of(elements, operands.a.depth()), options, op);
+  return make_exec_on(views, work_of(elements, operands.a.depth()), options, op, product_threads);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/base/error_testing_internal.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/quant/quantize.h"
 
@@ -224,6 +226,21 @@ TEST(Gemm, TheTilesOfAmxMultiplyBf16) {
       "AMX multiply; cast or quantize it, or use another accumulator");
   EXPECT_EQ(with(quantize(ones({2, 64}).view(), preset("mxfp4"))), "");
   EXPECT_EQ(with(quantize(ones({2, 64}).view(), preset("nvfp4"))), "");
+}
+
+// Where nobody says how many: those of products, not of casts.
+TEST(Gemm, HasTheThreadsOfProducts) {
+  static int threads = 0;
+  Kernels kernels = reference_backend();
+  kernels.gemm = [](const Exec& exec, const GemmJob&) { threads = exec.threads; };
+  kernels.gemm_workspace = nullptr;
+  const Tensor large = ones({256, 4096});
+  (void)gemm(large, large, {.backend = &kernels});
+  EXPECT_EQ(threads, product_threads());
+  (void)gemm(large, large, {.threads = 5, .backend = &kernels});
+  EXPECT_EQ(threads, 5);
+  (void)gemm(ones({2, 64}), ones({2, 64}), {.backend = &kernels});
+  EXPECT_EQ(threads, 1) << "too little work";
 }
 
 }  // namespace
