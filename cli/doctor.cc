@@ -14,8 +14,10 @@
 #include "octavo/backend/registry.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/cpu_features.h"
+#include "octavo/base/cpu_topology.h"
 #include "octavo/base/env.h"
 #include "octavo/base/error.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/version.h"
@@ -38,7 +40,10 @@ struct BackendReport {
 };
 
 struct Report {
+  CpuCounts machine, usable;  // all of it, and what this process may use
+  std::optional<double> quota;
   std::optional<int> threads;
+  std::optional<ProductThreads> product_threads;
   std::optional<std::string> forced_backend, forced_threads;
   std::vector<BackendReport> backends;
   std::string choice;  // why the chosen backend was chosen
@@ -48,9 +53,13 @@ struct Report {
 };
 
 void examine_threads(Report& report) {
+  report.machine = count_cpus(cpu_topology());
+  report.usable = count_cpus(cpu_topology(), allowed_cpus());
+  report.quota = cpu_quota();
   try {
     if (const auto forced = env_threads()) report.forced_threads = std::to_string(*forced);
     report.threads = available_threads();
+    report.product_threads = product_threads_with_reason();
   } catch (const Error& error) {
     report.forced_threads = "unusable";
     report.problems.emplace_back(error.what());
@@ -104,6 +113,13 @@ std::string compiler() {
 #endif
 }
 
+nlohmann::ordered_json json_of(const CpuCounts& counts) {
+  return {{"sockets", counts.sockets},
+          {"nodes", counts.nodes},
+          {"cores", counts.cores},
+          {"cpus", counts.cpus}};
+}
+
 nlohmann::ordered_json json_of(const Report& report) {
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
@@ -111,13 +127,21 @@ nlohmann::ordered_json json_of(const Report& report) {
   nlohmann::ordered_json out{{"version", version()},
                              {"compiler", compiler()},
                              {"cpu", {{"name", cpu_name()}, {"features", cpu_feature_names()}}},
+                             {"topology",
+                              {{"machine", json_of(report.machine)},
+                               {"usable", json_of(report.usable)},
+                               {"quota", or_null(report.quota)}}},
                              {"threads", or_null(report.threads)},
+                             {"product_threads", nullptr},
                              {"gpu", {{"available", report.has_cuda}, {"reason", report.gpu}}},
                              {"backends", nlohmann::ordered_json::array()},
                              {"environment",
                               {{"OCTAVO_BACKEND", or_null(report.forced_backend)},
                                {"OCTAVO_THREADS", or_null(report.forced_threads)}}},
                              {"problems", report.problems}};
+  if (report.product_threads)
+    out["product_threads"] = {{"count", report.product_threads->threads},
+                              {"reason", report.product_threads->reason}};
   for (const BackendReport& backend : report.backends) {
     const bool checked = backend.difference.has_value();
     out["backends"].push_back(
@@ -131,6 +155,26 @@ nlohmann::ordered_json json_of(const Report& report) {
   return out;
 }
 
+std::string described(const CpuCounts& counts) {
+  return formatted("{}, {}, {}, {}", counted(counts.sockets, "socket"),
+                   counted(counts.nodes, "NUMA node"), counted(counts.cores, "core"),
+                   counted(counts.cpus, "logical CPU"));
+}
+
+std::string described_topology(const Report& report) {
+  if (report.machine.cpus == 0) return "unknown: /sys does not tell";
+  std::string line = described(report.machine);
+  if (report.usable != report.machine) line += "; this process may use " + described(report.usable);
+  if (report.quota) line += formatted("; CPU quota {:.4g}", *report.quota);
+  return line;
+}
+
+std::string described_threads(const Report& report) {
+  if (!report.threads || !report.product_threads) return "unknown";
+  const auto& [threads, reason] = *report.product_threads;
+  return formatted("{}; products {}: {}", *report.threads, threads, reason);
+}
+
 void print_report(const Report& report) {
   const Style style(stdout);
   const auto line = [&](std::string_view label, std::string_view value) {
@@ -139,7 +183,8 @@ void print_report(const Report& report) {
   line("octavo", formatted("{} ({})", version(), compiler()));
   line("cpu", cpu_name());
   line("features", joined(cpu_feature_names(), " "));
-  line("threads", report.threads ? std::to_string(*report.threads) : "unknown");
+  line("topology", described_topology(report));
+  line("threads", described_threads(report));
   line("gpu", report.gpu);
   line("switches",
        formatted("OCTAVO_BACKEND {}, OCTAVO_THREADS {}", report.forced_backend.value_or("not set"),

@@ -21,6 +21,7 @@ enum class Accumulator : std::uint8_t {
   f16,
   f64,         // the exact product, nearly; reference and devices
   hopper_fp8,  // the accumulator of Hopper's FP8 tensor cores, bit for bit; Hopper and reference
+  amx_bf16,    // the sums of AMX's bf16 tiles (TDPBF16PS), bit for bit; reference
   // The fastest accumulator of the operands' device that is no less exact than hopper_fp8 promoted
   // every 128 products: that one on Hopper where operands are FP8 or MX (of FP8, FP6 or FP4), by
   // octavo's kernels or cuBLASLt, else f32.
@@ -56,6 +57,14 @@ constexpr double f16_factor(const GemmOperand& operand) {
   double factor = kMaxFactor;
   while (largest * factor > kLargest) factor /= 2;
   return factor;
+}
+
+// Does bf16 hold every number of a format of codes, with room below for the product of two, so that
+// none is subnormal?
+constexpr bool fits_bf16(const Format& format) {
+  constexpr int kSmallest = -60;
+  return format.bits() <= 8 && format.mantissa_bits <= 7 &&
+         format.min_step_exponent() >= kSmallest && max_value(format) < 0x1p+60;
 }
 
 // One group of a grouped GEMM, by its first rows: `rows` rows of A by as many rows of B as the

@@ -173,13 +173,14 @@ std::string cuda_summary() { return cuda::summary(); }
 
 const Kernels& reference_backend() { return reference::kReferenceKernels; }
 
-Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op) {
+Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op,
+               DefaultThreads default_threads) {
   // Below this number of elements a second thread does not pay, nor does asking how many there are.
   constexpr std::int64_t kWorthThreads = 128 * 1024;
   check(threads >= 0 && threads <= kMaxThreads, ErrorCode::invalid_argument, op,
         "got threads = ", threads, "; expected 0 (all) to ", kMaxThreads);
   const bool small = elements < kWorthThreads;
-  return {.threads = small ? 1 : threads > 0 ? threads : available_threads(), .log = log};
+  return {.threads = small ? 1 : threads > 0 ? threads : default_threads(), .log = log};
 }
 
 }  // namespace octavo

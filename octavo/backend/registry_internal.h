@@ -10,15 +10,20 @@
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/base/log.h"
+#include "octavo/base/thread_pool.h"
 
 namespace octavo {
 
 // The kernels of a device; throws if `wanted` is given and is another backend.
 const Kernels& device_backend(Device device, const Kernels* wanted, std::string_view op);
 
-// The Exec of a CPU operation on so many elements. `threads` is the caller's, 0 for all cores;
+// How many threads a call has whose caller does not say: available_threads or product_threads.
+using DefaultThreads = int (*)();
+
+// The Exec of a CPU operation on so many elements. `threads` is the caller's, 0 for the default;
 // throws Error(invalid_argument) where it is out of range. Little work gets one thread.
-Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op);
+Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op,
+               DefaultThreads default_threads = available_threads);
 
 // The caller's backend, or the registry's choice where that is null; throws where it is no CPU
 // backend.

@@ -14,8 +14,8 @@ namespace octavo {
 // of cores (tests of determinism need that).
 inline constexpr int kMaxThreads = 1024;
 
-// Default number of threads of a call: OCTAVO_THREADS, else the cores in the affinity mask of the
-// process.
+// Default number of threads of a call: OCTAVO_THREADS, else the logical CPUs in the affinity mask
+// of the process. Products have another (product_threads.h).
 int available_threads();
 
 // Runs body(context, part) for every part in [0, parts), on at most `threads` threads (0: all), the

@@ -37,9 +37,9 @@ void check_workspace(const Exec& exec, std::span<const NamedView> views, std::st
 // workspace; the CPU ignores the last two.
 template <typename Options>
 Exec make_exec_on(std::span<const NamedView> views, std::int64_t elements, const Options& options,
-                  std::string_view op) {
+                  std::string_view op, DefaultThreads default_threads = available_threads) {
   const Device device = common_device(views, op);
-  const Exec here = make_exec(elements, options.threads, options.log, op);
+  const Exec here = make_exec(elements, options.threads, options.log, op, default_threads);
   if (device.kind == DeviceKind::cpu) return here;
   const Exec exec{.device = device,
                   .stream = options.stream,

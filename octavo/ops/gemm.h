@@ -58,7 +58,7 @@ struct GemmOptions {
   // synchronizes with the device.
   std::int64_t* aligned = nullptr;
 
-  int threads = 0;  // 0: all cores the thread pool has; results do not depend on it
+  int threads = 0;  // 0: one for each core that the process may use; results do not depend on it
   const Kernels* backend = nullptr;
   Log* log = nullptr;
   void* stream = nullptr;

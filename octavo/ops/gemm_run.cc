@@ -5,12 +5,24 @@
 
 #include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
+
+void check_bf16(const GemmOperands& operands, std::string_view op) {
+  for (const OperandStack* operand : {&operands.a, &operands.b}) {
+    const Scaling* scaling = operand->scaling();
+    const bool fits =
+        scaling != nullptr ? fits_bf16(scaling->format) : operand->elements().dtype == DType::bf16;
+    check(fits, ErrorCode::wrong_type, op, operand == &operands.a ? "A" : "B",
+          " is neither bfloat16 nor codes that bfloat16 holds, which is what the tiles of AMX "
+          "multiply; cast or quantize it, or use another accumulator");
+  }
+}
 
 void check_types(const View& out, const GemmOptions& options, const GemmOperands& operands,
                  std::string_view op) {
@@ -21,6 +33,7 @@ void check_types(const View& out, const GemmOptions& options, const GemmOperands
         is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
         "; expected float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
         "see gemm_quantized)");
+  if (options.accumulator == Accumulator::amx_bf16) check_bf16(operands, op);
   if (options.accumulator != Accumulator::hopper_fp8) return;
   for (const OperandStack* operand : {&operands.a, &operands.b}) {
     const Scaling* scaling = operand->scaling();
@@ -78,7 +91,7 @@ Exec checked_exec(const GemmOperands& operands, const NamedView& result, const G
         ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
         ", which is still read while parts of the output are written; give other memory");
   views.push_back(result);
-  return make_exec_on(views, work_of(elements, operands.a.depth()), options, op);
+  return make_exec_on(views, work_of(elements, operands.a.depth()), options, op, product_threads);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {
@@ -186,8 +199,9 @@ const Kernels& GemmRun::chosen(const GemmJob& job) const {
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
   if (does(kernels, job)) return kernels;
-  const bool defined_there =
-      job.accumulator == Accumulator::f64 || job.accumulator == Accumulator::hopper_fp8;
+  const bool defined_there = job.accumulator == Accumulator::f64 ||
+                             job.accumulator == Accumulator::hopper_fp8 ||
+                             job.accumulator == Accumulator::amx_bf16;
   if (exec_.log != nullptr && !defined_there)
     exec_.log->once(text("[gemm] backend '", kernels.name,
                          "' does not offer it; falls back to 'reference', which is slow"));

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/base/error_testing_internal.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/quant/quantize.h"
 
@@ -204,12 +206,41 @@ TEST(Gemm, AccumulatorsThatDoNotFitAreNamed) {
             "it, or use another accumulator");
   EXPECT_NE(with(ones({2, 64}), 128).find("B is not e4m3fn or e5m2"), std::string::npos);
   EXPECT_EQ(with(q, 0), "");
-  for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64,
-                                        Accumulator::hopper_fp8, Accumulator::native})
+  for (const Accumulator accumulator :
+       {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8,
+        Accumulator::amx_bf16, Accumulator::native})
     EXPECT_EQ(parse_accumulator(name_of(accumulator)), accumulator);
+  EXPECT_EQ(message_of([] { (void)parse_accumulator("f32"); }),
+            "[gemm] got accumulator 'f32'; expected native, float32, float16, float64, hopper_fp8 "
+            "or amx_bf16");
+}
+
+TEST(Gemm, TheTilesOfAmxMultiplyBf16) {
+  const QuantizedTensor q = quantize(ones({2, 64}).view(), preset("fp8"));
+  const auto with = [&](const Operand& b) {
+    return message_of([&] { (void)gemm(q, b, {.accumulator = Accumulator::amx_bf16}); });
+  };
   EXPECT_EQ(
-      message_of([] { (void)parse_accumulator("f32"); }),
-      "[gemm] got accumulator 'f32'; expected native, float32, float16, float64 or hopper_fp8");
+      with(ones({2, 64})),
+      "[gemm] B is neither bfloat16 nor codes that bfloat16 holds, which is what the tiles of "
+      "AMX multiply; cast or quantize it, or use another accumulator");
+  EXPECT_EQ(with(quantize(ones({2, 64}).view(), preset("mxfp4"))), "");
+  EXPECT_EQ(with(quantize(ones({2, 64}).view(), preset("nvfp4"))), "");
+}
+
+// Where nobody says how many: those of products, not of casts.
+TEST(Gemm, HasTheThreadsOfProducts) {
+  static int threads = 0;
+  Kernels kernels = reference_backend();
+  kernels.gemm = [](const Exec& exec, const GemmJob&) { threads = exec.threads; };
+  kernels.gemm_workspace = nullptr;
+  const Tensor large = ones({256, 4096});
+  (void)gemm(large, large, {.backend = &kernels});
+  EXPECT_EQ(threads, product_threads());
+  (void)gemm(large, large, {.threads = 5, .backend = &kernels});
+  EXPECT_EQ(threads, 5);
+  (void)gemm(ones({2, 64}), ones({2, 64}), {.backend = &kernels});
+  EXPECT_EQ(threads, 1) << "too little work";
 }
 
 }  // namespace

@@ -74,6 +74,9 @@ TEST(Recipe, Accumulators) {
             Accumulator::f32);
   EXPECT_FALSE(Recipe(MXFP8BlockScaling{.accumulator = Accumulator::f16}) ==
                Recipe(MXFP8BlockScaling{}));
+  expect_invalid(MXFP8BlockScaling{.accumulator = Accumulator::amx_bf16},
+                 "[MXFP8BlockScaling] got accumulator = amx_bf16, which is for single products; "
+                 "expected native, float32, float16 or hopper_fp8");
   expect_invalid(DelayedScaling{.accumulator = Accumulator::f64},
                  "[DelayedScaling] got accumulator = float64");
   expect_invalid(NVFP4BlockScaling{.accumulator = Accumulator::hopper_fp8},

@@ -32,12 +32,16 @@ def doctor() -> dict[str, Any]:
         chosen, problem = _octavo.chosen_backend(), None
     except (RuntimeError, ValueError) as error:
         chosen, problem = None, str(error)
+    sockets, nodes, cores, cpus = _octavo.usable_cpus()
+    products, why = _octavo.product_threads()
     return {
         "octavo": _octavo.version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": {"name": _octavo.cpu_name(), "features": _octavo.cpu_features()},
+        "topology": {"sockets": sockets, "nodes": nodes, "cores": cores, "cpus": cpus},
         "threads": _octavo.available_threads(),
+        "product_threads": {"count": products, "reason": why},
         "backend": chosen,
         "backend_problem": problem,
         "backends": [entry._asdict() for entry in backends()],

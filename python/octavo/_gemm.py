@@ -117,7 +117,8 @@ def gemm(
         of a Hopper GPU keep where they multiply, promoted to float32 every 128 products; results
         of 16 bits may have cuBLASLt's order of sums there. "float32"; "float16": runs of 128
         products, for CPUs that are faster so; "float64": nearly exact, slow; "hopper_fp8": what
-        those tensor cores keep, bit for bit, slow on a CPU; a GPU has it without MX operands.
+        those tensor cores keep, bit for bit, slow on a CPU; a GPU has it without MX operands;
+        "amx_bf16": what AMX's bf16 tiles keep, bit for bit, slow, on a CPU.
     promote_every: of hopper_fp8: so many products are summed before the sum goes to a float32 one,
         a multiple of 32; 0 is never. A GPU has 128 alone.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.

@@ -799,5 +799,11 @@ def cpu_features() -> list[str]:
 def available_threads() -> int:
     """Threads a call uses when it does not say."""
 
+def product_threads() -> tuple[int, str]:
+    """Threads a product uses when it does not say, and why."""
+
+def usable_cpus() -> tuple[int, int, int, int]:
+    """Sockets, NUMA nodes, cores and logical CPUs that this process may use."""
+
 def max_threads() -> int:
     """The most threads that a call may ask for."""

@@ -1,13 +1,17 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
+#include <utility>
 
 #include "bind.h"
 #include "octavo/backend/kernel_clock.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/cpu_features.h"
+#include "octavo/base/cpu_topology.h"
+#include "octavo/base/product_threads.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/version.h"
 
@@ -49,6 +53,20 @@ void bind_backend(nb::module_& module) {
   module.def("cpu_features", &cpu_feature_names,
              "The CPU features octavo knows and this CPU reports.");
   module.def("available_threads", &available_threads, "Threads a call uses when it does not say.");
+  module.def(
+      "product_threads",
+      [] {
+        const ProductThreads chosen = product_threads_with_reason();
+        return std::pair(chosen.threads, chosen.reason);
+      },
+      "Threads a product uses when it does not say, and why.");
+  module.def(
+      "usable_cpus",
+      [] {
+        const CpuCounts usable = count_cpus(cpu_topology(), allowed_cpus());
+        return std::tuple(usable.sockets, usable.nodes, usable.cores, usable.cpus);
+      },
+      "Sockets, NUMA nodes, cores and logical CPUs that this process may use.");
   module.def(
       "max_threads", [] { return kMaxThreads; }, "The most threads that a call may ask for.");
 }

@@ -18,6 +18,24 @@ def test_says_which_kernels_run(octavo):
     assert f"-> {chosen[0]}" in text and "verdict     good" in text
 
 
+def test_says_what_the_cpus_are(octavo):
+    report = octavo.good("doctor", "--json").json
+    machine, usable = report["topology"]["machine"], report["topology"]["usable"]
+    assert usable["cpus"] == len(os.sched_getaffinity(0))
+    assert 1 <= usable["sockets"] <= usable["cores"] <= usable["cpus"]
+    assert machine["cpus"] == 0 or machine["cores"] >= usable["cores"]
+    products = report["product_threads"]
+    assert 1 <= products["count"] <= usable["cores"] and products["reason"]
+    text = octavo.good("doctor").out
+    assert f"; products {products['count']}: {products['reason']}" in text
+    assert "topology    " in text
+
+
+def test_products_follow_the_switch(octavo):
+    report = octavo.good("doctor", "--json", env={"OCTAVO_THREADS": "3"}).json
+    assert report["product_threads"] == {"count": 3, "reason": "OCTAVO_THREADS says so"}
+
+
 def test_checks_every_kernel(octavo):
     for backend in octavo.good("doctor", "--json").json["backends"]:
         wanted = True if backend["usable"] and not backend["name"].startswith("cuda") else None
@@ -53,7 +71,7 @@ def test_threads_that_are_no_number(octavo):
     for value in ("zero", "0", "-1", "1e3", "99999999999999999999"):
         result = octavo("doctor", "--json", env={"OCTAVO_THREADS": value})
         assert result.code == 1 and value in result.json["problems"][0]
-        assert result.json["threads"] is None
+        assert result.json["threads"] is None and result.json["product_threads"] is None
 
 
 def test_takes_no_arguments(octavo):

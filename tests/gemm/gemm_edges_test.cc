@@ -5,7 +5,7 @@ namespace octavo::testing {
 namespace {
 
 constexpr Accumulator kEvery[] = {Accumulator::f32, Accumulator::f16, Accumulator::f64,
-                                  Accumulator::hopper_fp8};
+                                  Accumulator::hopper_fp8, Accumulator::amx_bf16};
 
 TEST(GemmEdges, NothingToSum) {
   const Tensor bias = values_as({1, -2, 3}, {3}, DType::f32),

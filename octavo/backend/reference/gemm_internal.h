@@ -33,5 +33,7 @@ inline void epilogue(const GemmJob& job, std::int64_t row, std::int64_t col, dou
 
 // GEMM with the accumulator of Hopper's FP8 tensor cores; reference_hopper.cc
 void gemm_hopper(const GemmJob& job);
+// GEMM with the sums of AMX's bf16 tiles; reference_amx.cc
+void gemm_amx(const GemmJob& job);
 
 }  // namespace octavo::reference

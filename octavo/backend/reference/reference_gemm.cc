@@ -95,6 +95,7 @@ double sum_of(const OperandRow& a, const OperandRow& b, const GemmJob& job) {
 void gemm(const Exec&, const GemmJob& job) {
   const FpEnvGuard guard;
   if (job.accumulator == Accumulator::hopper_fp8) return gemm_hopper(job);
+  if (job.accumulator == Accumulator::amx_bf16) return gemm_amx(job);
   const std::int64_t rows = job.out.rows, cols = job.out.cols;
   for (std::int64_t m = 0; m < rows; m += kRowsAtOnce) {
     const std::int64_t a_count = std::min(kRowsAtOnce, rows - m);

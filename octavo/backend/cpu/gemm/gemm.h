@@ -139,13 +139,10 @@ inline std::int64_t common_run(const GemmJob& job) {
   return run;
 }
 
-// Is every element exact, and normal, in bf16?
+// Is every element a bf16?
 inline bool fits_bf16(const GemmOperand& operand) {
-  if (!operand.is_quantized()) return operand.values.dtype == DType::bf16;
-  const Format& format = operand.quantized.codes.format;
-  constexpr int kSmallest = -60;  // so that products of two elements are normal too
-  return format.bits() <= 8 && format.mantissa_bits <= 7 &&
-         format.min_step_exponent() >= kSmallest && max_value(format) < 0x1p+60;
+  return operand.is_quantized() ? octavo::fits_bf16(operand.quantized.codes.format)
+                                : operand.values.dtype == DType::bf16;
 }
 inline bool is_bfloat_job(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 && fits_bf16(job.a) && fits_bf16(job.b) &&
