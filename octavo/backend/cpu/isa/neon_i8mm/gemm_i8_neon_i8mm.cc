@@ -29,8 +29,12 @@ constexpr GemmMethod kI8{
     .dot = neon_dot_i8,
     .look_up = neon_dot_look_up};
 
+// Scales along K cost SMMLA a conversion and a multiplication of every sum for each block of them.
+// Where they are multiplied into bf16 panels, which is exact, BFMMLA is faster.
+bool has_long_runs(const GemmJob& job) { return common_run(job) > kMxBlock; }
+
 const GemmMethod* i8mm_gemm(const GemmJob& job) {
-  if (is_integer_job(job)) return &kI8;
+  if (is_integer_job(job) && has_long_runs(job)) return &kI8;
   const GemmMethod* method = neon_bf16_method(job);
   return method != nullptr ? method : neon_dot_gemm(job);
 }
