@@ -1,11 +1,11 @@
 // What the rungs of octavo attention-report are, and which one to choose.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "cli/attention_report.h"
+#include "cli/text/formatted.h"
 
 namespace octavo::cli {
 namespace {
@@ -59,15 +59,15 @@ std::string largest_step(const AttentionStages& stages) {
        {stages.scores, "of the scores, Q K^T"},
        {stages.weights, "of the weights, after softmax"}}};
   const auto most = std::max_element(steps.begin(), steps.end());
-  return fmt::format("its largest error on the way is that {} ({:.2g} %)", most->second,
-                     100 * most->first);
+  return formatted("its largest error on the way is that {} ({:.2g} %)", most->second,
+                   100 * most->first);
 }
 
 std::string advice_for(const AttentionCase& inputs) {
   const std::optional<AttentionRung> good = cheapest(inputs);
-  std::string out = fmt::format("{}: ", inputs.name);
+  std::string out = formatted("{}: ", inputs.name);
   if (good)
-    out += fmt::format("{} is the cheapest that passes", name_of(*good));
+    out += formatted("{} is the cheapest that passes", name_of(*good));
   else
     out += "none of the rungs that were run passes";
   // The cheapest that was run and fails: what stands in the way of it.
@@ -75,8 +75,8 @@ std::string advice_for(const AttentionCase& inputs) {
     if (good == rung) break;
     const AttentionRungError* const error = find(inputs, rung);
     if (error == nullptr || error->failures == 0) continue;
-    out += fmt::format("; {} fails at {:.2g} % of the elements, and {}", name_of(rung),
-                       100 * share_of(*error, error->failures), largest_step(error->stages));
+    out += formatted("; {} fails at {:.2g} % of the elements, and {}", name_of(rung),
+                     100 * share_of(*error, error->failures), largest_step(error->stages));
     break;
   }
   return out;
@@ -95,8 +95,8 @@ std::string chosen_rungs(const AttentionRungError& error) {
   std::string words;
   for (std::size_t i = 0; i < error.rows_by_rung.size(); ++i)
     if (error.rows_by_rung[i] > 0)
-      words += fmt::format("{}{} {}", words.empty() ? "" : ", ",
-                           name_of(static_cast<AttentionRung>(i)), error.rows_by_rung[i]);
+      words += formatted("{}{} {}", words.empty() ? "" : ", ",
+                         name_of(static_cast<AttentionRung>(i)), error.rows_by_rung[i]);
   return words;
 }
 
@@ -119,7 +119,7 @@ std::vector<std::string> advice_of(const AttentionFindings& findings) {
   const auto good = std::find_if(kByCost.begin(), kByCost.end(), on_all);
   std::string all = good == kByCost.end()
                         ? "of all inputs: no rung that was run passes by itself"
-                        : fmt::format("of all inputs: {} passes everywhere", name_of(*good));
+                        : formatted("of all inputs: {} passes everywhere", name_of(*good));
   if (on_all(AttentionRung::automatic))
     all +=
         "; auto passes everywhere too, and takes a cheaper rung where that is good enough: "

@@ -1,9 +1,9 @@
 // The page of octavo attention-report: what the rungs are, which to choose, the plot, and its
 // numbers. One file without a request or a script.
-#include <fmt/format.h>
 
 #include "cli/attention_report.h"
 #include "cli/plot/svg.h"
+#include "cli/text/formatted.h"
 
 namespace octavo::cli {
 namespace {
@@ -29,7 +29,7 @@ section>svg{display:block;width:100%;height:auto}
 
 std::string row(std::initializer_list<std::string> cells, std::string_view tag = "td") {
   std::string out = "<tr>";
-  for (const std::string& cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, cell);
+  for (const std::string& cell : cells) out += formatted("<{0}>{1}</{0}>", tag, cell);
   return out + "</tr>\n";
 }
 
@@ -37,12 +37,12 @@ std::string rungs_table(const AttentionFindings& findings) {
   std::string rows;
   for (const AttentionRung rung : rungs_of(findings)) {
     const RungWords& words = words_of(rung);
-    rows += fmt::format(
+    rows += formatted(
         "<tr><td class=\"says\"><b>{}</b></td><td class=\"says\">{}</td><td class=\"says\">{}</td>"
         "<td class=\"says\">{}</td><td class=\"says\">{}</td><td>{}</td></tr>\n",
         name_of(rung), words.line, words.q_k, words.v, words.p, words.cost);
   }
-  return fmt::format(
+  return formatted(
       "<section><h2>The rungs</h2><p class=\"faint\">A rung of the ladder says what Q, K, V and "
       "the weights P (after softmax) are rounded to. Cost counts a product in FP8 as a half, in 16 "
       "bits as one.</p><div class=\"scrolls\"><table><thead><tr><th class=\"says\">rung</th><th "
@@ -55,8 +55,8 @@ std::string rungs_table(const AttentionFindings& findings) {
 std::string advice_list(const AttentionFindings& findings) {
   std::string items;
   for (const std::string& line : advice_of(findings))
-    items += fmt::format("<li>{}</li>\n", escape_xml(line));
-  return fmt::format(
+    items += formatted("<li>{}</li>\n", escape_xml(line));
+  return formatted(
       "<section><h2>Advice</h2><ul>{}</ul><p class=\"faint\">For inputs like these and this "
       "tolerance: an element passes within {:g} + {:g} |exact|. Give your own Q, K and V "
       "(<code>--q --k --v</code>) to know it of a model.</p></section>\n",
@@ -64,8 +64,8 @@ std::string advice_list(const AttentionFindings& findings) {
 }
 
 std::string percent_cell(const AttentionRungError& error, std::int64_t failures) {
-  return fmt::format("<span class=\"{}\">{:.3g} %</span>", failures == 0 ? "good" : "bad",
-                     100.0 * share_of(error, failures));
+  return formatted("<span class=\"{}\">{:.3g} %</span>", failures == 0 ? "good" : "bad",
+                   100.0 * share_of(error, failures));
 }
 
 std::string numbers(const AttentionFindings& findings) {
@@ -73,18 +73,17 @@ std::string numbers(const AttentionFindings& findings) {
   for (const AttentionCase& inputs : findings.cases) {
     std::string rows;
     for (const AttentionRungError& error : inputs.rungs) {
-      const auto step = [](double share) { return fmt::format("{:.3g} %", 100 * share); };
+      const auto step = [](double share) { return formatted("{:.3g} %", 100 * share); };
       const std::string chosen = chosen_rungs(error);
-      rows +=
-          row({fmt::format("<b>{}</b>", name_of(error.rung)), percent_cell(error, error.failures),
-               percent_cell(error, error.failures_of_own), fmt::format("{:.2e}", error.max_abs),
-               fmt::format("{:.2e}", error.mean_abs), fmt::format("{:.2e}", error.relative_l2),
-               fmt::format("{:.6f}", error.cosine), step(error.stages.inputs),
-               step(error.stages.scores), step(error.stages.weights), step(error.stages.output),
-               chosen.empty() ? std::string()
-                              : fmt::format("{}; {} done again", chosen, error.redone)});
+      rows += row(
+          {formatted("<b>{}</b>", name_of(error.rung)), percent_cell(error, error.failures),
+           percent_cell(error, error.failures_of_own), formatted("{:.2e}", error.max_abs),
+           formatted("{:.2e}", error.mean_abs), formatted("{:.2e}", error.relative_l2),
+           formatted("{:.6f}", error.cosine), step(error.stages.inputs), step(error.stages.scores),
+           step(error.stages.weights), step(error.stages.output),
+           chosen.empty() ? std::string() : formatted("{}; {} done again", chosen, error.redone)});
     }
-    out += fmt::format(
+    out += formatted(
         "<h3>{}</h3><div "
         "class=\"scrolls\"><table><thead>{}</thead><tbody>\n{}</tbody></table></div>"
         "\n",
@@ -94,7 +93,7 @@ std::string numbers(const AttentionFindings& findings) {
             "th"),
         rows);
   }
-  return fmt::format(
+  return formatted(
       "<section><h2>The numbers</h2><p class=\"faint\">Against attention in f64. \"Own inputs\": "
       "against exact attention of the rung's own rounded inputs, so without what rounding them "
       "lost. The last four are relative L2 errors after each step: of the rounded inputs (the "
@@ -105,7 +104,7 @@ std::string numbers(const AttentionFindings& findings) {
 }  // namespace
 
 std::string html_of(const AttentionFindings& findings) {
-  return fmt::format(
+  return formatted(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"><meta "
       "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
@@ -116,7 +115,7 @@ std::string html_of(const AttentionFindings& findings) {
       "axis.</p>{}</section>\n{}</main></body></html>\n",
       kStyle, to_string(findings.q), to_string(findings.k),
       findings.rows == 0 ? std::string("all rows")
-                         : fmt::format("{} rows of each head", findings.rows),
+                         : formatted("{} rows of each head", findings.rows),
       rungs_table(findings), advice_list(findings), plot_attention(findings), numbers(findings));
 }
 

@@ -1,56 +1,56 @@
 // The findings of octavo attention-report as a table and as JSON.
-#include <fmt/format.h>
 
 #include <array>
 
 #include "cli/attention_report.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.3g}%", 100.0 * share); }
+std::string percent(double share) { return formatted("{:.3g}%", 100.0 * share); }
 
 }  // namespace
 
 std::string table_of(const AttentionFindings& findings) {
   const Style style(stdout);
-  std::string out = fmt::format("Q {}, K {}; ", to_string(findings.q), to_string(findings.k));
+  std::string out = formatted("Q {}, K {}; ", to_string(findings.q), to_string(findings.k));
   out += findings.rows == 0 ? "all rows" : grouped(findings.rows, "row") + " of each head";
-  out += fmt::format(", against f64; an element fails outside {} + {} |exact|\n", findings.atol,
-                     findings.rtol);
+  out += formatted(", against f64; an element fails outside {} + {} |exact|\n", findings.atol,
+                   findings.rtol);
   out +=
       "own: against exact attention of the rung's own inputs; then relative error after each "
       "step\n\n";
   for (const AttentionRung rung : rungs_of(findings))
-    out += style.dim(fmt::format("  {}: {}", name_of(rung), words_of(rung).line)) + "\n";
+    out += style.dim(formatted("  {}: {}", name_of(rung), words_of(rung).line)) + "\n";
   for (const AttentionCase& inputs : findings.cases) {
-    out += fmt::format("\n{}\n", style.bold(inputs.name));
+    out += formatted("\n{}\n", style.bold(inputs.name));
     out +=
-        style.dim(fmt::format(
-            "  {:<9} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9}   {:>8} {:>8} {:>8} {:>8}", "rung", "fail",
-            "own", "max", "mean", "rel. L2", "cosine", "inputs", "scores", "softmax", "output")) +
+        style.dim(formatted("  {:<9} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9}   {:>8} {:>8} {:>8} {:>8}",
+                            "rung", "fail", "own", "max", "mean", "rel. L2", "cosine", "inputs",
+                            "scores", "softmax", "output")) +
         "\n";
     for (const AttentionRungError& error : inputs.rungs) {
       const auto shown_share = [&](std::int64_t failures) {
-        const std::string share = fmt::format("{:>8}", percent(share_of(error, failures)));
+        const std::string share = formatted("{:>8}", percent(share_of(error, failures)));
         return failures == 0 ? style.good(share) : style.bad(share);
       };
-      out += fmt::format(
+      out += formatted(
           "  {:<9} {} {} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.6f}   {:>8} {:>8} {:>8} {:>8}\n",
           name_of(error.rung), shown_share(error.failures), shown_share(error.failures_of_own),
           error.max_abs, error.mean_abs, error.relative_l2, error.cosine,
           percent(error.stages.inputs), percent(error.stages.scores), percent(error.stages.weights),
           percent(error.stages.output));
       if (!error.rows_by_rung.empty())
-        out += style.dim(fmt::format("            rows: {}; {} done again", chosen_rungs(error),
-                                     error.redone)) +
+        out += style.dim(formatted("            rows: {}; {} done again", chosen_rungs(error),
+                                   error.redone)) +
                "\n";
     }
   }
   out += "\n";
-  for (const std::string& line : advice_of(findings)) out += fmt::format("  advice, {}\n", line);
+  for (const std::string& line : advice_of(findings)) out += formatted("  advice, {}\n", line);
   return out;
 }
 

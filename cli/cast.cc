@@ -1,6 +1,5 @@
 // octavo cast: converts a .npy file of values or codes to another type, by value, never with a
 // scale.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "cli/npy/cast_plan.h"
 #include "cli/npy/cast_stream.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/json_text.h"
 #include "cli/text/number_text.h"
 #include "cli/text/output_name.h"
@@ -83,26 +83,24 @@ void report(const CastOptions& options, const CastPlan& plan, const CastResult& 
   const std::int64_t elements = plan.rows * plan.cols;
   std::string how;
   if (plan.encodes) {
-    how = fmt::format(" ({}, {})", name_of(plan.policy.rounding), name_of(plan.policy.overflow));
+    how = formatted(" ({}, {})", name_of(plan.policy.rounding), name_of(plan.policy.overflow));
   }
-  say(fmt::format("{} {} {} -> {} {}{}", options.input, shape_text(plan.shape),
-                  plan.source.element.name(), options.output,
-                  style.bold(plan.target.element.name() + (plan.target.packed ? ", packed" : "")),
-                  how));
+  say(formatted("{} {} {} -> {} {}{}", options.input, shape_text(plan.shape),
+                plan.source.element.name(), options.output,
+                style.bold(plan.target.element.name() + (plan.target.packed ? ", packed" : "")),
+                how));
   const auto count = [&](std::int64_t n, std::string_view what) {
-    const std::string line = fmt::format("{} {}", grouped(n), what);
+    const std::string line = formatted("{} {}", grouped(n), what);
     return n > 0 ? style.warn(line) : line;
   };
   const std::string lost = plan.exact
                                ? "all exact"
-                               : fmt::format("{}, {}", count(result.counts.saturated, "saturated"),
-                                             count(result.counts.flushed, "flushed to zero"));
-  say(fmt::format("{}: {}, {}", grouped(elements, "element"), lost,
-                  count(result.counts.nan, "NaN")));
+                               : formatted("{}, {}", count(result.counts.saturated, "saturated"),
+                                           count(result.counts.flushed, "flushed to zero"));
+  say(formatted("{}: {}, {}", grouped(elements, "element"), lost, count(result.counts.nan, "NaN")));
   if (options.error) {
-    say(fmt::format("error: at most {:.4g} absolute, {:.4g} relative; {:.4g} relative rms",
-                    result.error.max_absolute, result.error.max_relative,
-                    result.error.rms_relative));
+    say(formatted("error: at most {:.4g} absolute, {:.4g} relative; {:.4g} relative rms",
+                  result.error.max_absolute, result.error.max_relative, result.error.rms_relative));
   }
 }
 
@@ -114,9 +112,9 @@ int run_cast(const CastOptions& options, const Globals& globals) {
          "' are the same file; expected two; write to another name and rename it");
   }
   if (input.trailing_bytes() > 0) {
-    say(fmt::format("octavo: [cast] note: '{}' has {} after its array; {} ignored", options.input,
-                    grouped(input.trailing_bytes(), "byte"),
-                    plural(input.trailing_bytes(), "it is", "they are")));
+    say(formatted("octavo: [cast] note: '{}' has {} after its array; {} ignored", options.input,
+                  grouped(input.trailing_bytes(), "byte"),
+                  plural(input.trailing_bytes(), "it is", "they are")));
   }
   WholeFile output("cast", output_name("cast", options.output));
   const CastResult result = stream_cast(plan, input, output, options.error);

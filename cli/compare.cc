@@ -1,5 +1,4 @@
 // octavo compare: error metrics between two checkpoints, tensor by tensor.
-#include <fmt/format.h>
 
 #include <memory>
 
@@ -8,6 +7,7 @@
 #include "cli/checkpoint/gate_argument.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/names.h"
 #include "cli/text/output_name.h"
 #include "octavo/base/error.h"
@@ -53,7 +53,7 @@ int run_compare(const Arguments& arguments, const Globals& globals) {
   if (!done) CheckpointWatch::die();
   if (!arguments.report.empty()) {
     write_whole_file("compare", arguments.report, html_of(report));
-    say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
+    say(formatted("wrote {}", octavo::shown(arguments.report, 400)));
   }
   if (globals.json) {
     write_json(report, {}, [](std::string_view text) { print(text); });

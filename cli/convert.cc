@@ -1,6 +1,5 @@
 // octavo convert and octavo dequantize: a quantized checkpoint in another dialect, or dequantized.
 // One file, because both run the same pipeline.
-#include <fmt/format.h>
 
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "cli/checkpoint/quantize_checkpoint_options.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/names.h"
 #include "cli/text/number_text.h"
 #include "cli/text/output_name.h"
@@ -87,9 +87,9 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
           "\n");
   } else if (!result.was_complete) {
     const auto before = static_cast<double>(result.bytes_before);
-    print(fmt::format("{} of {}, {} -> {}, {:.2f} s\n", grouped(result.weights, "weight"),
-                      name_of(result.from), bytes_text(before),
-                      bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
+    print(formatted("{} of {}, {} -> {}, {:.2f} s\n", grouped(result.weights, "weight"),
+                    name_of(result.from), bytes_text(before),
+                    bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
     print(notes_text(result.notes));
   }
   finish_stdout();  // before messages about it on stderr

@@ -1,7 +1,5 @@
 // octavo doctor: hardware, backends that can run, the chosen one and why, and a self-check of their
 // results.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/self_check.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/json_text.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/count_text.h"
@@ -67,7 +66,7 @@ void examine_backends(Report& report) {
                                           : "the first of the list that can run here";
   } catch (const Error& error) {
     report.problems.push_back(
-        fmt::format("OCTAVO_BACKEND: {}; unset it to let octavo choose", error.what()));
+        formatted("OCTAVO_BACKEND: {}; unset it to let octavo choose", error.what()));
   }
   for (BackendInfo& info : backends()) {
     BackendReport entry{.info = std::move(info), .chosen = false, .difference = std::nullopt};
@@ -76,7 +75,7 @@ void examine_backends(Report& report) {
     if (entry.info.usable && on_cpu) {
       entry.difference = self_check(*entry.info.kernels);
       if (!entry.difference->empty()) {
-        report.problems.push_back(fmt::format(
+        report.problems.push_back(formatted(
             "{} differs from the reference: {}; report this, and set OCTAVO_BACKEND=reference",
             entry.info.name, *entry.difference));
       }
@@ -135,16 +134,16 @@ nlohmann::ordered_json json_of(const Report& report) {
 void print_report(const Report& report) {
   const Style style(stdout);
   const auto line = [&](std::string_view label, std::string_view value) {
-    print(style.bold(fmt::format("{:<12}", label)) + std::string(value) + "\n");
+    print(style.bold(formatted("{:<12}", label)) + std::string(value) + "\n");
   };
-  line("octavo", fmt::format("{} ({})", version(), compiler()));
+  line("octavo", formatted("{} ({})", version(), compiler()));
   line("cpu", cpu_name());
-  line("features", fmt::format("{}", fmt::join(cpu_feature_names(), " ")));
+  line("features", joined(cpu_feature_names(), " "));
   line("threads", report.threads ? std::to_string(*report.threads) : "unknown");
   line("gpu", report.gpu);
-  line("switches", fmt::format("OCTAVO_BACKEND {}, OCTAVO_THREADS {}",
-                               report.forced_backend.value_or("not set"),
-                               report.forced_threads.value_or("not set")));
+  line("switches",
+       formatted("OCTAVO_BACKEND {}, OCTAVO_THREADS {}", report.forced_backend.value_or("not set"),
+                 report.forced_threads.value_or("not set")));
 
   print("\n" + style.bold("kernels, fastest first") + "\n");
   for (const BackendReport& backend : report.backends) {
@@ -152,10 +151,9 @@ void print_report(const Report& report) {
     const std::string state = backend.chosen ? style.good("runs   ")
                               : usable       ? "can run"
                                              : style.dim("cannot ");
-    print(
-        fmt::format("  {} {:<15} {}  {}{}\n", backend.chosen ? "->" : "  ", backend.info.name,
+    print(formatted("  {} {:<15} {}  {}{}\n", backend.chosen ? "->" : "  ", backend.info.name,
                     state, backend.info.reason,
-                    backend.chosen ? style.good(fmt::format("; chosen: {}", report.choice)) : ""));
+                    backend.chosen ? style.good(formatted("; chosen: {}", report.choice)) : ""));
   }
 
   std::string checked;
@@ -166,10 +164,10 @@ void print_report(const Report& report) {
   }
   print("\n");
   line("self check",
-       fmt::format("{} {} the reference's bits ({} inputs x {} formats)", checked,
-                   plural(agreeing, "gives", "give"), kSelfCheckInputs, kNamedFormats.size()));
+       formatted("{} {} the reference's bits ({} inputs x {} formats)", checked,
+                 plural(agreeing, "gives", "give"), kSelfCheckInputs, kNamedFormats.size()));
   for (const std::string& problem : report.problems)
-    print(style.bad(fmt::format("{:<12}", "problem")) + problem + "\n");
+    print(style.bad(formatted("{:<12}", "problem")) + problem + "\n");
   if (report.problems.empty()) line("verdict", style.good("good"));
 }
 

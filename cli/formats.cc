@@ -1,6 +1,4 @@
 // octavo formats: limits of all named formats, every code of one, and pictures of both.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include "cli/plot/plot.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/format_facts.h"
+#include "cli/text/formatted.h"
 #include "cli/text/json_text.h"
 #include "cli/text/names.h"
 #include "cli/text/number_text.h"
@@ -31,24 +30,25 @@ constexpr const char* kExamples = R"(Examples:
 A name is e<E>m<M>, then b<N> for bias N, then fn (no Inf), fnuz (no Inf, one zero) or fnu
 (unsigned): e5m2, e4m3fn, e4m3b11fnuz, e8m0fnu.)";
 
-std::string joined(const std::vector<std::string>& parts, std::string_view none) {
-  return parts.empty() ? std::string(none) : fmt::format("{}", fmt::join(parts, " "));
+std::string joined_or(const std::vector<std::string>& parts, std::string_view none) {
+  return parts.empty() ? std::string(none) : joined(parts, " ");
 }
 
 void print_table(const std::vector<FormatFacts>& formats) {
   const Style style(stdout);
   constexpr const char* kRow =
       "{:<12} {:>4} {:>2} {:>2} {:>4}  {:>9} {:>10} {:>12} {:>8}  {:<21} {:<3} {:<3} {:>6}  {}\n";
-  print(style.bold(fmt::format(kRow, "name", "bits", "E", "M", "bias", "max", "min normal",
-                               "min positive", "epsilon", "NaN", "Inf", "-0", "values",
-                               "what it is")));
+  print(
+      style.bold(formatted(kRow, "name", "bits", "E", "M", "bias", "max", "min normal",
+                           "min positive", "epsilon", "NaN", "Inf", "-0", "values", "what it is")));
   for (const FormatFacts& facts : formats) {
     const Format& format = facts.format;
-    std::string row = fmt::format(
-        kRow, facts.name, format.bits(), format.exponent_bits, format.mantissa_bits, format.bias,
-        short_number(facts.max), short_number(facts.min_normal), short_number(facts.min_positive),
-        short_number(facts.epsilon), joined(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
-        format.has_negative_zero() ? "yes" : "no", facts.finite_values, facts.note);
+    std::string row =
+        formatted(kRow, facts.name, format.bits(), format.exponent_bits, format.mantissa_bits,
+                  format.bias, short_number(facts.max), short_number(facts.min_normal),
+                  short_number(facts.min_positive), short_number(facts.epsilon),
+                  joined_or(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
+                  format.has_negative_zero() ? "yes" : "no", facts.finite_values, facts.note);
     print(style.accent(row.substr(0, facts.name.size())) + row.substr(facts.name.size()));
   }
 }
@@ -59,7 +59,7 @@ std::string with_power(double value) {
   const std::string plain = short_number(value);
   const bool adds =
       is_power_of_two(value, &exponent) && plain.find('^') == std::string::npos && value != 1;
-  return adds ? fmt::format("{} (2^{})", plain, exponent) : plain;
+  return adds ? formatted("{} (2^{})", plain, exponent) : plain;
 }
 
 void print_summary(const FormatFacts& facts, const Style& style) {
@@ -67,17 +67,17 @@ void print_summary(const FormatFacts& facts, const Style& style) {
   print(style.bold(facts.name) + (facts.note.empty() ? "" : "  " + facts.note) + "\n");
   std::string fields = format.is_signed ? "1 sign, " : "no sign, ";
   fields += format.twos_complement
-                ? fmt::format("{} integer, two's complement", format.mantissa_bits)
-                : fmt::format("{} exponent, {} mantissa; bias {}", format.exponent_bits,
-                              format.mantissa_bits, format.bias);
-  print(fmt::format("{} bits: {}\n", format.bits(), fields));
-  print(fmt::format("max {}, min normal {}, min positive {}, epsilon {}\n", with_power(facts.max),
-                    with_power(facts.min_normal), with_power(facts.min_positive),
-                    with_power(facts.epsilon)));
-  print(fmt::format("{} finite values in {} codes; NaN {}; Inf {}; -0 {}\n\n",
-                    grouped(facts.finite_values), grouped(facts.codes),
-                    joined(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
-                    format.has_negative_zero() ? "yes" : "no"));
+                ? formatted("{} integer, two's complement", format.mantissa_bits)
+                : formatted("{} exponent, {} mantissa; bias {}", format.exponent_bits,
+                            format.mantissa_bits, format.bias);
+  print(formatted("{} bits: {}\n", format.bits(), fields));
+  print(formatted("max {}, min normal {}, min positive {}, epsilon {}\n", with_power(facts.max),
+                  with_power(facts.min_normal), with_power(facts.min_positive),
+                  with_power(facts.epsilon)));
+  print(formatted("{} finite values in {} codes; NaN {}; Inf {}; -0 {}\n\n",
+                  grouped(facts.finite_values), grouped(facts.codes),
+                  joined_or(facts.nan_ranges, "no"), format.has_inf ? "yes" : "no",
+                  format.has_negative_zero() ? "yes" : "no"));
 }
 
 std::string styled(const Style& style, CodeClass code_class, const std::string& line) {
@@ -105,8 +105,8 @@ void print_codes(const FormatFacts& facts) {
     widest = std::max(widest, exact_decimal(decode(format, code)).size());
   const auto row = [&](std::string_view code, std::string_view bits, std::string_view value,
                        std::string_view reading, std::string_view code_class) {
-    return fmt::format("{:<6}  {}  {:<{}}  {:<18}  {}", code, bits, value, widest, reading,
-                       code_class);
+    return formatted("{:<6}  {}  {:<{}}  {:<18}  {}", code, bits, value, widest, reading,
+                     code_class);
   };
   print(style.bold(row("code", heading, "value", "is", "class")) + "\n");
   for (std::uint32_t code = 0; code <= format.code_mask(); ++code) {
@@ -147,7 +147,7 @@ int run_formats(const std::string& name, const std::string& plot, const Globals&
     check_ending("formats", "--plot", output_name("formats", plot), ".svg");
     write_whole_file("formats", plot,
                      name.empty() ? plot_formats(formats) : plot_format(formats[0]));
-    say(fmt::format("wrote {}", plot));
+    say(formatted("wrote {}", plot));
   }
   if (globals.json) {
     nlohmann::ordered_json out;

@@ -1,5 +1,4 @@
 // octavo inspect: lists the tensors of a checkpoint.
-#include <fmt/format.h>
 
 #include <map>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "cli/checkpoint/name_group.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
@@ -38,11 +38,11 @@ struct Arguments {
 std::string statistics_text(const std::optional<TensorStatistics>& statistics) {
   if (!statistics) return "";
   const TensorStatistics& s = *statistics;
-  std::string out = fmt::format("  {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}", s.least, s.most,
-                                s.mean(), s.deviation());
-  if (s.zero > 0) out += fmt::format("  {} zero", grouped(s.zero));
-  if (s.nan > 0) out += fmt::format("  {} NaN", grouped(s.nan));
-  if (s.inf > 0) out += fmt::format("  {} Inf", grouped(s.inf));
+  std::string out = formatted("  {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}", s.least, s.most,
+                              s.mean(), s.deviation());
+  if (s.zero > 0) out += formatted("  {} zero", grouped(s.zero));
+  if (s.nan > 0) out += formatted("  {} NaN", grouped(s.nan));
+  if (s.inf > 0) out += formatted("  {} Inf", grouped(s.inf));
   return out;
 }
 
@@ -53,16 +53,16 @@ std::string table_text(std::vector<InspectedTensor> tensors, bool all, bool stat
     NameColumn names(kNameWidth, stats ? kBesideStatistics : kBeside);
     for (const InspectedTensor& t : tensors) names.fit(t.name);
     out = style.bold(names.row("", "tensor",
-                               fmt::format(" {:>16} {:>10}  {:<10}{}", "shape", "size", "type",
-                                           stats ? fmt::format("  {:>10} {:>10} {:>10} {:>10}",
-                                                               "min", "max", "mean", "std")
-                                                 : ""))) +
+                               formatted(" {:>16} {:>10}  {:<10}{}", "shape", "size", "type",
+                                         stats ? formatted("  {:>10} {:>10} {:>10} {:>10}", "min",
+                                                           "max", "mean", "std")
+                                               : ""))) +
           "\n";
     for (const InspectedTensor& t : tensors)
       out += names.row("", t.name,
-                       fmt::format(" {:>16} {:>10}  {:<10}{}", shape_text(t),
-                                   bytes_text(static_cast<double>(t.bytes)), short_type(t),
-                                   stats ? statistics_text(t.statistics) : "")) +
+                       formatted(" {:>16} {:>10}  {:<10}{}", shape_text(t),
+                                 bytes_text(static_cast<double>(t.bytes)), short_type(t),
+                                 stats ? statistics_text(t.statistics) : "")) +
              "\n";
     return out;
   }
@@ -93,14 +93,14 @@ std::string table_text(std::vector<InspectedTensor> tensors, bool all, bool stat
     if (uses[line.first.name] > 1) line.first.name = line.numbers.in(line.first.name);
     names.fit(line.first.name);
   }
-  out = style.bold(names.row(fmt::format("{:>5}  ", "count"), "tensor",
-                             fmt::format(" {:>16} {:>10}  {}", "shape", "size", "type"))) +
+  out = style.bold(names.row(formatted("{:>5}  ", "count"), "tensor",
+                             formatted(" {:>16} {:>10}  {}", "shape", "size", "type"))) +
         "\n";
   for (const Line& line : lines)
     out +=
-        names.row(fmt::format("{:>5}  ", line.count), line.first.name,
-                  fmt::format(" {:>16} {:>10}  {}", shape_text(line.first),
-                              bytes_text(static_cast<double>(line.first.bytes)), line.first.type)) +
+        names.row(formatted("{:>5}  ", line.count), line.first.name,
+                  formatted(" {:>16} {:>10}  {}", shape_text(line.first),
+                            bytes_text(static_cast<double>(line.first.bytes)), line.first.type)) +
         "\n";
   return out;
 }
@@ -115,11 +115,11 @@ int run_inspect(const Arguments& arguments, const Globals& globals) {
   }
   print(arguments.tree ? tree_text(seen.tensors)
                        : table_text(seen.tensors, arguments.all, arguments.stats));
-  print(fmt::format("\n  {} in {}, {}, {}\n", bytes_text(static_cast<double>(seen.bytes)),
-                    counted(seen.files, "file"), grouped(seen.stored_tensors, "tensor"),
-                    seen.dialect ? fmt::format("{} ({})", counted(seen.weights, "quantized weight"),
-                                               name_of(*seen.dialect))
-                                 : std::string("not quantized")));
+  print(formatted("\n  {} in {}, {}, {}\n", bytes_text(static_cast<double>(seen.bytes)),
+                  counted(seen.files, "file"), grouped(seen.stored_tensors, "tensor"),
+                  seen.dialect ? formatted("{} ({})", counted(seen.weights, "quantized weight"),
+                                           name_of(*seen.dialect))
+                               : std::string("not quantized")));
   return kGood;
 }
 

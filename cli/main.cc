@@ -1,7 +1,5 @@
 // The octavo program: declares the subcommands, parses, runs one, and turns every error into a line
 // on stderr and an exit code.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/help_format.h"
 #include "cli/text/input_name.h"
 #include "cli/text/option_words.h"
@@ -51,9 +50,8 @@ void check_command_name(int argc, char** argv, const std::vector<std::string>& n
   const char* const* first =
       std::find_if(argv + 1, argv + argc, [](const char* word) { return word[0] != '-'; });
   if (first == end || std::find(names.begin(), names.end(), *first) != names.end()) return;
-  throw UsageError(text("[octavo] got '", shown(*first), "'; expected one of ",
-                        fmt::format("{}", fmt::join(names, ", ")), ".",
-                        did_you_mean(*first, names)));
+  throw UsageError(text("[octavo] got '", shown(*first), "'; expected one of ", joined(names, ", "),
+                        ".", did_you_mean(*first, names)));
 }
 
 // Opens the models that were given: a mistyped path, or a file that is no model, is the real
@@ -121,7 +119,7 @@ int parse_and_run(int argc, char** argv) {
   }
   if (version_asked) {
     print(globals.json ? nlohmann::json{{"version", version()}}.dump() + "\n"
-                       : fmt::format("octavo {}\n", version()));
+                       : formatted("octavo {}\n", version()));
     return kGood;
   }
   for (const Command& command : commands) {

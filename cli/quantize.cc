@@ -1,6 +1,5 @@
 // octavo quantize: quantizes a whole checkpoint (quantize_checkpoint_run.cc), or shows the error of
 // a quantization on an array, in numbers and in a plot.
-#include <fmt/format.h>
 
 #include <chrono>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "cli/tensor/quantize_plan.h"
 #include "cli/tensor/quantize_report.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/input_name.h"
 #include "cli/text/json_text.h"
 #include "cli/text/names.h"
@@ -80,7 +80,7 @@ QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, in
 void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
   const std::string name = std::filesystem::path(arguments.input).stem().string();
   save_quantized(arguments.output, {{name, q}});
-  say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
+  say(formatted("wrote {}: {}, {}.scales", arguments.output, name, name));
 }
 
 // Called before the work, so that an invalid output name is reported at once.
@@ -120,7 +120,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 
   if (!arguments.plot.empty()) {
     write_whole_file("quantize", arguments.plot, plot_of(report));
-    say(fmt::format("wrote {}", arguments.plot));
+    say(formatted("wrote {}", arguments.plot));
   }
   print(globals.json ? json_text(json_of(report)) : table_of(report));
   bool missed = false;
@@ -129,10 +129,10 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
     missed = true;
     const std::string why =
         gate.is_violated_by(report.metrics)
-            ? fmt::format("{} is {:.6g}", gate.metric_name, gate.value(report.metrics))
+            ? formatted("{} is {:.6g}", gate.metric_name, gate.value(report.metrics))
             : "some results are NaN or Inf, which no metric counts";
-    say(fmt::format("{} [quantize] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"),
-                    why, gate.typed));
+    say(formatted("{} [quantize] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"),
+                  why, gate.typed));
   }
   if (!arguments.output.empty() && !missed) save(arguments, q);
   return missed ? kGateMissed : kGood;

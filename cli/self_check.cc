@@ -1,12 +1,11 @@
 #include "cli/self_check.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "cli/text/formatted.h"
 #include "octavo/backend/registry.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/named_formats.h"
@@ -23,9 +22,9 @@ std::string check_encode(const Kernels& backend, const NamedFormat& named,
       encode(values, named.format, policy, {.threads = 1, .backend = &reference_backend()});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (got.bytes()[i] != wanted.bytes()[i]) {
-      return fmt::format("bfloat16 0x{:04x} to {} gives 0x{:02x}; expected 0x{:02x}", inputs[i],
-                         named.name, std::to_integer<int>(got.bytes()[i]),
-                         std::to_integer<int>(wanted.bytes()[i]));
+      return formatted("bfloat16 0x{:04x} to {} gives 0x{:02x}; expected 0x{:02x}", inputs[i],
+                       named.name, std::to_integer<int>(got.bytes()[i]),
+                       std::to_integer<int>(wanted.bytes()[i]));
     }
   }
   return "";
@@ -38,7 +37,7 @@ std::string check_decode(const Kernels& backend, const NamedFormat& named) {
   const Tensor got = decode(view, DType::f32, {.threads = 1, .backend = &backend});
   const Tensor wanted = decode(view, DType::f32, {.threads = 1, .backend = &reference_backend()});
   if (std::memcmp(got.bytes().data(), wanted.bytes().data(), got.bytes().size()) == 0) return "";
-  return fmt::format("decoding {} differs", named.name);
+  return formatted("decoding {} differs", named.name);
 }
 
 }  // namespace

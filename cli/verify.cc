@@ -1,12 +1,12 @@
 // octavo verify: will vLLM, transformers, SGLang, TensorRT-LLM, ComfyUI or octavo load this
 // checkpoint correctly? And with --against: are its weights those of this model?
-#include <fmt/format.h>
 
 #include <memory>
 
 #include "cli/checkpoint/verdict.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/names.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
@@ -47,7 +47,7 @@ int print_rules(const Globals& globals) {
   std::string out;
   for (const VerifyRule& rule : verify_rules()) {
     list.push(Json::object({{"rule", rule.id}, {"what", rule.what}}));
-    out += fmt::format("{:<20} {}\n", rule.id, rule.what);
+    out += formatted("{:<20} {}\n", rule.id, rule.what);
   }
   print(globals.json ? list.dump() + "\n" : out);
   return kGood;
@@ -69,12 +69,12 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     return good ? kGood : kFailed;
   }
   print(findings_text(seen.findings));
-  const std::string what = seen.quantized ? fmt::format("{}, {}", seen.dialect,
-                                                        counted(seen.weights, "quantized weight"))
-                                          : std::string("not quantized");
-  print(fmt::format("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
-                    counted(seen.errors(), "error"),
-                    counted(seen.findings.size() - seen.errors(), "warning")));
+  const std::string what =
+      seen.quantized ? formatted("{}, {}", seen.dialect, counted(seen.weights, "quantized weight"))
+                     : std::string("not quantized");
+  print(formatted("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
+                  counted(seen.errors(), "error"),
+                  counted(seen.findings.size() - seen.errors(), "warning")));
   print(verdict_text(verdict_of(seen.loaders, seen.findings), VerdictDetail::counts));
   print(scope_text(seen.scope, options));
   return good ? kGood : kFailed;

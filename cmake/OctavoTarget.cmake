@@ -29,12 +29,13 @@ function(octavo_objects name)
   endif()
 endfunction()
 
-# Half the time that a source file takes is the standard library's headers. One set for all targets
-# with the same flags, made by the first. Not for x86: that build shows what forgets an #include, and
-# which warnings are left. With the header GCC 12 warns of a copy of 2^63 bytes in std::string, which
-# there is none of.
+# A third of the time that a source file takes is the standard library's headers. One set for all
+# targets with the same flags, made by the first. Not with ccache, for which objects of two build
+# trees are then different: without it the Python package is made of the objects of `release`.
+# Sanitized trees share nothing. Not for cross builds: they show what forgets an #include. With the
+# header GCC 12 warns of a copy of 2^63 bytes in std::string, which there is none of.
 set(octavo_precompiles ON)
-if(OCTAVO_ARCH STREQUAL "x86_64")
+if(CMAKE_CROSSCOMPILING OR (OCTAVO_CCACHE_WORKS AND NOT OCTAVO_SANITIZE))
   set(octavo_precompiles OFF)
 endif()
 function(octavo_precompile target)

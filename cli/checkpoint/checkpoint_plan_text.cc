@@ -1,6 +1,5 @@
 // The output of --dry-run: one line for the tensors of all layers with the same name pattern and
 // action.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -10,6 +9,7 @@
 #include "cli/checkpoint/name_group.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
@@ -67,22 +67,22 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) 
   }
   const Style style(stdout);
   std::string out =
-      style.bold(names.row(fmt::format("{:>5}  ", "count"), "tensor",
-                           fmt::format(" {:>14} {:>10}  {}", "shape", "size after", "becomes"))) +
+      style.bold(names.row(formatted("{:>5}  ", "count"), "tensor",
+                           formatted(" {:>14} {:>10}  {}", "shape", "size after", "becomes"))) +
       "\n";
   for (const Line& line : lines)
-    out += names.row(fmt::format("{:>5}  ", line.count), line.name,
-                     fmt::format(" {:>14} {:>10}  {}", line.shape,
-                                 bytes_text(static_cast<double>(line.after)),
-                                 octavo::shown(line.what, 400))) +
+    out += names.row(formatted("{:>5}  ", line.count), line.name,
+                     formatted(" {:>14} {:>10}  {}", line.shape,
+                               bytes_text(static_cast<double>(line.after)),
+                               octavo::shown(line.what, 400))) +
            "\n";
   const auto before = static_cast<double>(plan.bytes_before),
              after = static_cast<double>(plan.bytes_after);
-  out += fmt::format("\n  size      {} -> {} ({:.1f} %) in {}\n", bytes_text(before),
-                     bytes_text(after), before > 0 ? 100 * after / before : 100.0,
-                     counted(plan.files.size(), "file"));
-  out += fmt::format("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
-                     plan.actions.size(), plan.bits_per_weight);
+  out +=
+      formatted("\n  size      {} -> {} ({:.1f} %) in {}\n", bytes_text(before), bytes_text(after),
+                before > 0 ? 100 * after / before : 100.0, counted(plan.files.size(), "file"));
+  out += formatted("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
+                   plan.actions.size(), plan.bits_per_weight);
   out += notes_text(plan.notes);
   return out;
 }

@@ -1,13 +1,12 @@
 #include "cli/checkpoint/checkpoint_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "cli/checkpoint/name_column.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "cli/text/option_words.h"
 #include "octavo/base/count_text.h"
@@ -20,7 +19,7 @@ constexpr std::size_t kWorstShown = 5, kNameWidth = 52, kBeside = 41;
 
 std::string percent(double share) {
   if (share == 0) return "0 %";
-  return share < 1e-4 ? "<0.01 %" : fmt::format("{:.2f} %", 100 * share);
+  return share < 1e-4 ? "<0.01 %" : formatted("{:.2f} %", 100 * share);
 }
 
 std::string worst_rows(const CheckpointReport& report) {
@@ -28,19 +27,19 @@ std::string worst_rows(const CheckpointReport& report) {
   for (const std::size_t i : report.worst(kWorstShown)) names.fit(report.tensors[i].name);
   std::string out = "\n" +
                     names.row("  ", "worst tensors",
-                              fmt::format(" {:>7}  {:>8} {:>8} {:>9}", "SQNR dB", "cosine",
-                                          "flushed", "saturated")) +
+                              formatted(" {:>7}  {:>8} {:>8} {:>9}", "SQNR dB", "cosine", "flushed",
+                                        "saturated")) +
                     "\n";
   for (const std::size_t i : report.worst(kWorstShown)) {
     const TensorReport& tensor = report.tensors[i];
     const ErrorMetrics& m = tensor.metrics;
     if (report.verb == "compare" && is_equal(tensor)) break;
     out += names.row("  ", tensor.name,
-                     fmt::format(" {:>7.2f}  {:.6f} {:>8} {:>9}{}", m.sqnr, m.cosine,
-                                 percent(m.flushed_share), percent(m.saturated_share),
-                                 uncounted(tensor) > 0 ? fmt::format("  without {} NaN or Inf",
-                                                                     grouped(uncounted(tensor)))
-                                                       : "")) +
+                     formatted(" {:>7.2f}  {:.6f} {:>8} {:>9}{}", m.sqnr, m.cosine,
+                               percent(m.flushed_share), percent(m.saturated_share),
+                               uncounted(tensor) > 0 ? formatted("  without {} NaN or Inf",
+                                                                 grouped(uncounted(tensor)))
+                                                     : "")) +
            "\n";
   }
   return out;
@@ -55,7 +54,7 @@ std::string normal_text(const CheckpointReport& report) {
     least = std::min(least, tensor.expected_sqnr);
     most = std::max(most, tensor.expected_sqnr);
   }
-  return most - least < 0.5 ? fmt::format("; normal weights: {:.1f} dB", (least + most) / 2) : "";
+  return most - least < 0.5 ? formatted("; normal weights: {:.1f} dB", (least + most) / 2) : "";
 }
 
 }  // namespace
@@ -63,37 +62,35 @@ std::string normal_text(const CheckpointReport& report) {
 std::string summary_text(const CheckpointReport& report) {
   const Style style(stdout);
   const auto line = [](std::string_view key, const std::string& value) {
-    return fmt::format("  {:<9} {}\n", key, value);
+    return formatted("  {:<9} {}\n", key, value);
   };
   const std::string head =
       report.verb == "compare"
-          ? fmt::format("{} and {}", octavo::shown(report.source, 200),
-                        octavo::shown(report.output, 200))
-          : fmt::format("{} to {}{}", octavo::shown(report.title, 100),
-                        octavo::shown(report.recipe),
-                        report.target.empty() ? "" : " for " + octavo::shown(report.target));
+          ? formatted("{} and {}", octavo::shown(report.source, 200),
+                      octavo::shown(report.output, 200))
+          : formatted("{} to {}{}", octavo::shown(report.title, 100), octavo::shown(report.recipe),
+                      report.target.empty() ? "" : " for " + octavo::shown(report.target));
   std::string out = style.bold(head);
   const auto before = static_cast<double>(report.bytes_before),
              after = static_cast<double>(report.bytes_after);
   if (report.seconds > 0)
-    out += fmt::format("  {:.2f} s, {}/s", report.seconds, bytes_text(before / report.seconds));
+    out += formatted("  {:.2f} s, {}/s", report.seconds, bytes_text(before / report.seconds));
   out += "\n";
-  out +=
-      line("size", fmt::format("{} -> {}{}", bytes_text(before), bytes_text(after),
-                               before > 0 ? fmt::format(" ({:.1f} %)", 100 * after / before) : ""));
+  out += line("size", formatted("{} -> {}{}", bytes_text(before), bytes_text(after),
+                                before > 0 ? formatted(" ({:.1f} %)", 100 * after / before) : ""));
   const auto quantized = std::count_if(report.tensors.begin(), report.tensors.end(),
                                        [](const TensorReport& t) { return !t.preset.empty(); });
-  out += line("tensors",
-              fmt::format("{} of {} quantized{}", quantized, report.tensors.size(),
-                          report.bits_per_weight > 0
-                              ? fmt::format(", {:.2f} bits per weight", report.bits_per_weight)
-                              : ""));
+  out +=
+      line("tensors", formatted("{} of {} quantized{}", quantized, report.tensors.size(),
+                                report.bits_per_weight > 0
+                                    ? formatted(", {:.2f} bits per weight", report.bits_per_weight)
+                                    : ""));
   std::vector<std::size_t> order = report.worst(report.tensors.size());
   if (report.verb == "compare") {
     const std::size_t measured = order.size();
     std::erase_if(order, [&](std::size_t i) { return is_equal(report.tensors[i]); });
-    out += line("equal",
-                fmt::format("{} of {}", measured - order.size(), counted(measured, "tensor")));
+    out +=
+        line("equal", formatted("{} of {}", measured - order.size(), counted(measured, "tensor")));
   }
   if (!order.empty()) {
     const double median = report.tensors[order[order.size() / 2]].metrics.sqnr;
@@ -107,24 +104,23 @@ std::string summary_text(const CheckpointReport& report) {
       after_lost += m.result.nan + m.result.inf;
       not_counted += uncounted(report.tensors[i]);
     }
-    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}{}",
-                                    median, worst, cosine, normal_text(report)));
+    out += line("SQNR", formatted("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}{}",
+                                  median, worst, cosine, normal_text(report)));
     if (not_counted > 0 && report.verb == "compare")
-      out +=
-          line("", style.bad(fmt::format("{} {} NaN or Inf in A and {} in B; no metric counts "
-                                         "them",
-                                         grouped(before_lost, "value"),
-                                         plural(before_lost, "is", "are"), grouped(after_lost))));
+      out += line("", style.bad(formatted("{} {} NaN or Inf in A and {} in B; no metric counts "
+                                          "them",
+                                          grouped(before_lost, "value"),
+                                          plural(before_lost, "is", "are"), grouped(after_lost))));
     else if (after_lost > 0)
-      out += line("", style.bad(fmt::format("{} {} NaN or Inf", grouped(after_lost, "value"),
-                                            plural(after_lost, "is", "are"))));
+      out += line("", style.bad(formatted("{} {} NaN or Inf", grouped(after_lost, "value"),
+                                          plural(after_lost, "is", "are"))));
     out += worst_rows(report);
     const TensorReport& first = report.tensors[order[0]];
     if (!first.advice.empty())
-      out += fmt::format("\n  advice for {}: {}\n", octavo::shown(first.name, 160),
-                         octavo::shown(first.advice, 200));
+      out += formatted("\n  advice for {}: {}\n", octavo::shown(first.name, 160),
+                       octavo::shown(first.advice, 200));
     if (!first.recipe_for.empty())
-      out += fmt::format("    --recipe-for '{}'\n", octavo::shown(first.recipe_for, 500));
+      out += formatted("    --recipe-for '{}'\n", octavo::shown(first.recipe_for, 500));
   }
   out += notes_text(report.notes);
   return out;
@@ -133,7 +129,7 @@ std::string summary_text(const CheckpointReport& report) {
 std::string notes_text(const std::vector<std::string>& notes) {
   std::string out;
   for (const std::string& note : limit_repeats(notes))
-    out += fmt::format("  note: {}\n", octavo::shown(with_flags(note), 400));
+    out += formatted("  note: {}\n", octavo::shown(with_flags(note), 400));
   return out;
 }
 
@@ -141,19 +137,18 @@ void say_written(std::string_view op, const std::string& output, bool was_comple
                  const std::vector<std::string>& written_again) {
   const std::string name = octavo::shown(output, 400);
   for (const std::string& file : written_again)
-    say(fmt::format("octavo: [{}] {} was missing in {} and is written again", op,
-                    octavo::shown(file, 160), name));
-  say(was_complete
-          ? fmt::format("octavo: [{}] {} is complete; there is nothing to resume", op, name)
-          : fmt::format("wrote {}", name));
+    say(formatted("octavo: [{}] {} was missing in {} and is written again", op,
+                  octavo::shown(file, 160), name));
+  say(was_complete ? formatted("octavo: [{}] {} is complete; there is nothing to resume", op, name)
+                   : formatted("wrote {}", name));
 }
 
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates) {
   const std::vector<MissedGate> missed = missed_gates(report, gates);
   for (const MissedGate& one : missed)
-    say(fmt::format("{} [{}] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
-                    one.what, octavo::shown(one.typed)));
+    say(formatted("{} [{}] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
+                  one.what, octavo::shown(one.typed)));
   return !missed.empty();
 }
 

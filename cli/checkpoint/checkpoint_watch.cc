@@ -1,7 +1,5 @@
 #include "cli/checkpoint/checkpoint_watch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -10,6 +8,7 @@
 
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "cli/text/suggest.h"
 
@@ -29,9 +28,9 @@ void remember(int signal_number) {
 
 std::string time_text(double seconds) {
   const auto whole = static_cast<long>(seconds + 0.5);
-  if (whole < 100) return fmt::format("{} s", whole);
-  if (whole < 6000) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
-  return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);
+  if (whole < 100) return formatted("{} s", whole);
+  if (whole < 6000) return formatted("{}:{:02} min", whole / 60, whole % 60);
+  return formatted("{}:{:02} h", whole / 3600, whole / 60 % 60);
 }
 
 }  // namespace
@@ -80,21 +79,21 @@ void CheckpointWatch::show(const octavo::Progress& progress) {
   const double left = static_cast<double>(progress.bytes_total -
                                           std::min(progress.bytes_done, progress.bytes_total)) /
                       std::max(rate, 1.0);
-  const std::string figures = fmt::format("{:3.0f} %  {} of {}  {}/s  {} left", 100 * part,
-                                          bytes_text(static_cast<double>(progress.bytes_done)),
-                                          bytes_text(static_cast<double>(progress.bytes_total)),
-                                          bytes_text(rate), time_text(left));
+  const std::string figures = formatted("{:3.0f} %  {} of {}  {}/s  {} left", 100 * part,
+                                        bytes_text(static_cast<double>(progress.bytes_done)),
+                                        bytes_text(static_cast<double>(progress.bytes_total)),
+                                        bytes_text(rate), time_text(left));
   if (!terminal_) {
     if (progress.seconds < kFirstLine || progress.seconds - told_ < kBetweenLines) return;
     told_ = progress.seconds;
-    say(fmt::format("{}: {}", what_, figures));
+    say(formatted("{}: {}", what_, figures));
     return;
   }
   if (progress.seconds < kQuiet) return;
   drawn_ = true;
   const auto filled = static_cast<std::size_t>(part * static_cast<double>(kBarWidth));
-  std::string line = fmt::format("{} [{}{}] {}", what_, std::string(filled, '#'),
-                                 std::string(kBarWidth - filled, '.'), figures);
+  std::string line = formatted("{} [{}{}] {}", what_, std::string(filled, '#'),
+                               std::string(kBarWidth - filled, '.'), figures);
   // Limited to one line: a wrapped line could not be overwritten.
   const std::size_t columns = columns_of(stderr) - 1;
   if (line.size() + 4 < columns) line += "  " + cli::shown(progress.current);

@@ -1,14 +1,12 @@
 #include "cli/checkpoint/compare_recipes_run.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "cli/checkpoint/checkpoint_text.h"
 #include "cli/checkpoint/checkpoint_watch.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "cli/text/option_words.h"
 #include "cli/text/output_name.h"
@@ -46,38 +44,37 @@ std::string row_of(const RecipeComparison& comparison, const RecipeOutcome& outc
   const CheckpointReport& report = outcome.report;
   const std::vector<std::size_t> worst = report.worst(1);
   if (!outcome.why_not.empty())
-    return fmt::format("  {:<14} cannot: {}\n", name,
-                       octavo::shown(with_flags(outcome.why_not), 400));
-  if (worst.empty()) return fmt::format("  {:<14} nothing is quantized\n", name);
-  return fmt::format(
-      "  {:<14} {:>10} {:>6.1f} % {:>6.2f} {:>8.2f} {:>8.1f} {:>8.2f} {:>9.6f}  {}\n", name,
-      bytes_text(static_cast<double>(report.bytes_after)),
-      100 * static_cast<double>(report.bytes_after) /
-          static_cast<double>(std::max<std::uint64_t>(1, comparison.bytes_before)),
-      report.bits_per_weight, median_sqnr(report), median_expected_sqnr(report),
-      order_of(report.tensors[worst[0]]), lowest_cosine(report),
-      !outcome.loads.empty()          ? fmt::format("{}", fmt::join(outcome.loads, ", "))
-      : outcome.does_not_load.empty() ? "not for servers"
-                                      : "none");
+    return formatted("  {:<14} cannot: {}\n", name,
+                     octavo::shown(with_flags(outcome.why_not), 400));
+  if (worst.empty()) return formatted("  {:<14} nothing is quantized\n", name);
+  return formatted("  {:<14} {:>10} {:>6.1f} % {:>6.2f} {:>8.2f} {:>8.1f} {:>8.2f} {:>9.6f}  {}\n",
+                   name, bytes_text(static_cast<double>(report.bytes_after)),
+                   100 * static_cast<double>(report.bytes_after) /
+                       static_cast<double>(std::max<std::uint64_t>(1, comparison.bytes_before)),
+                   report.bits_per_weight, median_sqnr(report), median_expected_sqnr(report),
+                   order_of(report.tensors[worst[0]]), lowest_cosine(report),
+                   !outcome.loads.empty()          ? joined(outcome.loads, ", ")
+                   : outcome.does_not_load.empty() ? "not for servers"
+                                                   : "none");
 }
 
 std::string comparison_text(const RecipeComparison& comparison) {
   const Style style(stdout);
-  std::string out = style.bold(fmt::format("{} for {}", octavo::shown(comparison.title, 100),
-                                           octavo::shown(comparison.target)));
-  out += fmt::format("  {} before, nothing written, {:.2f} s\n",
-                     bytes_text(static_cast<double>(comparison.bytes_before)), comparison.seconds);
-  out += style.dim(fmt::format("  {:<14} {:>10} {:>8} {:>6} {:>8} {:>8} {:>8} {:>9}  {}", "recipe",
-                               "size", "", "bits", "SQNR dB", "normal", "worst", "cosine",
-                               "loads in")) +
-         "\n";
+  std::string out = style.bold(formatted("{} for {}", octavo::shown(comparison.title, 100),
+                                         octavo::shown(comparison.target)));
+  out += formatted("  {} before, nothing written, {:.2f} s\n",
+                   bytes_text(static_cast<double>(comparison.bytes_before)), comparison.seconds);
+  out +=
+      style.dim(formatted("  {:<14} {:>10} {:>8} {:>6} {:>8} {:>8} {:>8} {:>9}  {}", "recipe",
+                          "size", "", "bits", "SQNR dB", "normal", "worst", "cosine", "loads in")) +
+      "\n";
   for (const RecipeOutcome& outcome : comparison.recipes) out += row_of(comparison, outcome);
-  out += fmt::format("\n  {:<14} {:<52} {:>7} {:>7}\n", "worst tensors", "", "SQNR dB", "normal");
+  out += formatted("\n  {:<14} {:<52} {:>7} {:>7}\n", "worst tensors", "", "SQNR dB", "normal");
   for (const RecipeOutcome& outcome : comparison.recipes)
     for (const std::size_t i : outcome.report.worst(kWorstShown)) {
       const TensorReport& tensor = outcome.report.tensors[i];
-      out += fmt::format("  {:<14} {:<52} {:>7.2f} {:>7.1f}\n", octavo::shown(outcome.recipe),
-                         octavo::shown(tensor.name, 160), order_of(tensor), tensor.expected_sqnr);
+      out += formatted("  {:<14} {:<52} {:>7.2f} {:>7.1f}\n", octavo::shown(outcome.recipe),
+                       octavo::shown(tensor.name, 160), order_of(tensor), tensor.expected_sqnr);
     }
   out +=
       "\n  SQNR: median over tensors; normal: what normal (Gaussian) weights have; loaders by the "
@@ -109,7 +106,7 @@ int run_compare_recipes(const QuantizeArguments& common, const CheckpointArgumen
   if (!done) CheckpointWatch::die();
   if (!arguments.report.empty()) {
     write_whole_file("quantize", arguments.report, html_of(comparison));
-    say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
+    say(formatted("wrote {}", octavo::shown(arguments.report, 400)));
   }
   print(globals.json ? json_of(comparison) + "\n" : comparison_text(comparison));
   return kGood;

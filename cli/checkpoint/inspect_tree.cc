@@ -1,12 +1,11 @@
 #include "cli/checkpoint/inspect_tree.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
 
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/error.h"
 
@@ -51,10 +50,10 @@ std::string line_of(const Node& node, const std::string& label, std::size_t time
   const std::size_t width = indent.size() + label.size();
   const std::string gap(width < 46 ? 46 - width : 1, ' ');
   std::string out = style.dim(indent) + label + gap +
-                    fmt::format("{:>10}", bytes_text(static_cast<double>(node.bytes * times)));
+                    formatted("{:>10}", bytes_text(static_cast<double>(node.bytes * times)));
   for (const InspectedTensor* tensor : node.tensors)
-    out += fmt::format("  {} {}", shape_text(*tensor), short_type(*tensor));
-  if (times > 1) out += fmt::format("  x {}", times);
+    out += formatted("  {} {}", shape_text(*tensor), short_type(*tensor));
+  if (times > 1) out += formatted("  x {}", times);
   return out + "\n";
 }
 

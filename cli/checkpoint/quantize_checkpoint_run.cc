@@ -1,7 +1,5 @@
 #include "cli/checkpoint/quantize_checkpoint_run.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <optional>
 
@@ -11,6 +9,7 @@
 #include "cli/checkpoint/gate_argument.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/option_words.h"
 #include "cli/text/output_name.h"
 #include "cli/text/size_argument.h"
@@ -177,7 +176,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   }
   finish_stdout();  // before messages about it on stderr
   say_written("quantize", common.output, report.was_complete, report.written_again);
-  if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
+  if (!arguments.report.empty()) say(formatted("wrote {}", octavo::shown(arguments.report, 400)));
   if (!unverified.empty()) {
     say(text("octavo: ", unverified, "; so it is unknown whether servers load it: octavo verify ",
              cli::shown(common.output)));

@@ -1,12 +1,10 @@
 #include "cli/checkpoint/verdict.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <map>
 #include <tuple>
 
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 
@@ -40,21 +38,21 @@ std::string verdict_text(const Verdict& verdict, VerdictDetail behind) {
       if (warnings > 0) counts += (errors > 0 ? ", " : "") + counted(warnings, "warning");
       out.push_back(counts.empty() || behind == VerdictDetail::reasons
                         ? name
-                        : fmt::format("{} ({})", name, counts));
+                        : formatted("{} ({})", name, counts));
     }
     return out;
   };
   std::string out;
   if (!verdict.loads.empty())
-    out += fmt::format("  {} {}\n", style.good("loads in      "),
-                       fmt::join(with_counts(verdict.loads), ", "));
+    out += formatted("  {} {}\n", style.good("loads in      "),
+                     joined(with_counts(verdict.loads), ", "));
   if (verdict.fails.empty()) return out;
   if (behind == VerdictDetail::counts)
-    return out + fmt::format("  {} {}\n", style.bad("does not load:"),
-                             fmt::join(with_counts(verdict.fail_names), ", "));
+    return out + formatted("  {} {}\n", style.bad("does not load:"),
+                           joined(with_counts(verdict.fail_names), ", "));
   for (std::size_t i = 0; i < verdict.fails.size(); ++i)
-    out += fmt::format("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
-                       verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 400));
+    out += formatted("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
+                     verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 400));
   return out;
 }
 
@@ -72,7 +70,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
   }
   std::vector<std::string> lines;
   for (const auto& [finding, loaders] : merged)
-    lines.push_back(fmt::format(
+    lines.push_back(formatted(
         "{} {}: {}: {}{}",
         finding.severity == Severity::error ? style.bad("error") : style.warn("warning"), loaders,
         finding.rule, finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
@@ -83,21 +81,21 @@ std::string findings_text(const std::vector<Finding>& findings) {
 }
 
 std::string scope_text(const VerifyScope& scope, const VerifyOptions& options) {
-  std::string out = fmt::format(
+  std::string out = formatted(
       "{} in {}, {}, against {}; ", counted(static_cast<std::size_t>(scope.tensors), "tensor"),
       counted(static_cast<std::size_t>(scope.files), "file"),
-      !options.codes        ? fmt::format("of which {} bytes were read (--no-codes)", scope.bytes)
+      !options.codes        ? formatted("of which {} bytes were read (--no-codes)", scope.bytes)
       : !options.every_byte ? std::string("of which a sample was read again")
-                            : fmt::format("{} bytes read", scope.bytes),
+                            : formatted("{} bytes read", scope.bytes),
       counted(static_cast<std::size_t>(scope.rules), "rule"));
   if (scope.architecture)
-    out += fmt::format("which tensors a '{}' has is known", octavo::shown(scope.model_type, 60));
+    out += formatted("which tensors a '{}' has is known", octavo::shown(scope.model_type, 60));
   else
-    out += fmt::format("which tensors {} has is not known, and was not checked",
-                       scope.model_type.empty()
-                           ? std::string("the model")
-                           : fmt::format("a '{}'", octavo::shown(scope.model_type, 60)));
-  return fmt::format("  checked        {}\n", out);
+    out += formatted("which tensors {} has is not known, and was not checked",
+                     scope.model_type.empty()
+                         ? std::string("the model")
+                         : formatted("a '{}'", octavo::shown(scope.model_type, 60)));
+  return formatted("  checked        {}\n", out);
 }
 
 std::vector<std::string> limit_repeats(const std::vector<std::string>& lines) {
@@ -117,7 +115,7 @@ std::vector<std::string> limit_repeats(const std::vector<std::string>& lines) {
     out.push_back(shown[i].first);
     const Kind& kind = *shown[i].second;
     if (kind.last == i && kind.count > kShown)
-      out.push_back(fmt::format("and {} more like it (--json has all)", kind.count - kShown));
+      out.push_back(formatted("and {} more like it (--json has all)", kind.count - kShown));
   }
   return out;
 }

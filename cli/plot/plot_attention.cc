@@ -1,6 +1,5 @@
 // The plot of octavo attention-report: one panel per kind of input, with the error of each rung
 // after each of the four steps, on a logarithmic axis.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,7 @@
 
 #include "cli/attention_report.h"
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 
 namespace octavo::cli {
 namespace {
@@ -36,7 +36,7 @@ void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
   for (int exponent = -5; exponent <= 0; ++exponent) {
     const double y = bottom - height_of(std::pow(10.0, exponent));
     svg.line(kPlotLeft, y, kPlotRight, y, "grid");
-    svg.text(kPlotLeft - 8, y + 4, fmt::format("{:g}%", 100.0 * std::pow(10.0, exponent)), "tick",
+    svg.text(kPlotLeft - 8, y + 4, formatted("{:g}%", 100.0 * std::pow(10.0, exponent)), "tick",
              "end");
   }
   const double width =
@@ -49,16 +49,15 @@ void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const double height = steps[i] == steps[i] ? height_of(steps[i]) : kBarsHeight;
       const double left = x + width / 2 + (static_cast<double>(i) - 2.0) * (bar + 3);
-      svg.rect(left, bottom - height, bar, height, fmt::format("step-{}", i), 2);
+      svg.rect(left, bottom - height, bar, height, formatted("step-{}", i), 2);
       svg.tooltip(left, bottom - kBarsHeight, bar, kBarsHeight,
-                  fmt::format("{}, {}: {:.3g}%", name_of(error.rung), kSteps[i], 100 * steps[i]));
+                  formatted("{}, {}: {:.3g}%", name_of(error.rung), kSteps[i], 100 * steps[i]));
     }
     svg.text(x + width / 2, bottom + 20, name_of(error.rung), "row", "middle");
     const double share = share_of(error, error.failures);
-    svg.text(
-        x + width / 2, bottom + 38,
-        error.failures == 0 ? std::string("all pass") : fmt::format("{:.3g}% fail", 100 * share),
-        error.failures == 0 ? "pass" : "miss", "middle");
+    svg.text(x + width / 2, bottom + 38,
+             error.failures == 0 ? std::string("all pass") : formatted("{:.3g}% fail", 100 * share),
+             error.failures == 0 ? "pass" : "miss", "middle");
     x += width;
   }
   svg.line(kPlotLeft, bottom, kPlotRight, bottom, "axis");
@@ -69,13 +68,13 @@ void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
 std::string plot_attention(const AttentionFindings& findings) {
   const double height = kTop + kPanelHeight * static_cast<double>(findings.cases.size());
   const std::string title = "Attention on each rung, against f64";
-  const std::string note = fmt::format(
+  const std::string note = formatted(
       "Q {}, K {}. Relative L2 error after each step; an element fails outside {} + {} |exact|.",
       to_string(findings.q), to_string(findings.k), findings.atol, findings.rtol);
   Svg svg(kPlotWidth, height, title, note, std::string(kPlotStyle) + std::string(kStyle));
   double x = kPlotLeft;
   for (std::size_t i = 0; i < kSteps.size(); ++i) {
-    svg.rect(x, 9, 14, 14, fmt::format("step-{}", i), 2);
+    svg.rect(x, 9, 14, 14, formatted("step-{}", i), 2);
     svg.text(x + 20, 21, kSteps[i], "small");
     x += 170;
   }

@@ -1,5 +1,4 @@
 // Heat map of the error over the tensor.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +6,7 @@
 
 #include "cli/plot/plot.h"
 #include "cli/plot/plot_quantize.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -85,8 +85,8 @@ ErrorMap::ErrorMap(const QuantizeReport& report) : report_(report) {
 double ErrorMap::height() const { return 96 + cell_height_ * static_cast<double>(lines_.size()); }
 
 std::string ErrorMap::row_name(const Line& line) const {
-  if (line.end_row - line.first_row <= 1) return fmt::format("{} {}", row_word_, line.first_row);
-  return fmt::format("{}s {} to {}", row_word_, line.first_row, line.end_row - 1);
+  if (line.end_row - line.first_row <= 1) return formatted("{} {}", row_word_, line.first_row);
+  return formatted("{}s {} to {}", row_word_, line.first_row, line.end_row - 1);
 }
 
 // -1: nothing finite in it.
@@ -106,9 +106,9 @@ void ErrorMap::draw_legend(Svg& svg, double y) const {
   constexpr double kBox = 26;
   const double left = kMapRight - kBox * kLevels;
   for (int i = 0; i < kLevels; ++i)
-    svg.rect(left + kBox * i, y - 11, kBox, 12, fmt::format("heat-{}", i));
-  svg.text(left - 8, y, fmt::format("relative L2 error  {:.2g} %", 100 * least_), "small", "end");
-  svg.text(kMapRight + 8, y, fmt::format("{:.2g} %", 100 * most_), "small");
+    svg.rect(left + kBox * i, y - 11, kBox, 12, formatted("heat-{}", i));
+  svg.text(left - 8, y, formatted("relative L2 error  {:.2g} %", 100 * least_), "small", "end");
+  svg.text(kMapRight + 8, y, formatted("{:.2g} %", 100 * most_), "small");
 }
 
 // One path for each colour, however many cells.
@@ -117,13 +117,13 @@ void ErrorMap::draw_cells(Svg& svg, double top) const {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     for (std::size_t j = 0; j < lines_[i].cells.size(); ++j) {
       const int path = level(lines_[i].cells[j]) + 1;
-      paths[static_cast<std::size_t>(path)] += fmt::format(
+      paths[static_cast<std::size_t>(path)] += formatted(
           "M{:.2f} {:.2f}h{:.2f}v{:.2f}h{:.2f}z", kMapLeft + cell_width_ * static_cast<double>(j),
           top + cell_height_ * static_cast<double>(i), cell_width_, cell_height_, -cell_width_);
     }
   }
   svg.path(paths[0], "heat-none");
-  for (std::size_t i = 1; i < paths.size(); ++i) svg.path(paths[i], fmt::format("heat-{}", i - 1));
+  for (std::size_t i = 1; i < paths.size(); ++i) svg.path(paths[i], formatted("heat-{}", i - 1));
 }
 
 void ErrorMap::draw_shares(Svg& svg, double top) const {
@@ -137,10 +137,10 @@ void ErrorMap::draw_shares(Svg& svg, double top) const {
     svg.rect(kShareLeft, y + 0.5, length, cell_height_ - 1, "share");
     if (share == most && share > 0)
       svg.text(kShareLeft + length + 6, y + cell_height_ / 2 + 4,
-               fmt::format("{:.3g} %", 100 * share), "flag");
+               formatted("{:.3g} %", 100 * share), "flag");
     svg.tooltip(kMapLeft, y, kShareRight - kMapLeft, cell_height_,
-                fmt::format("{}: relative L2 error {:.3g} %, {:.3g} % of the squared error",
-                            row_name(lines_[i]), 100 * lines_[i].all.relative_l2(), 100 * share));
+                formatted("{}: relative L2 error {:.3g} %, {:.3g} % of the squared error",
+                          row_name(lines_[i]), 100 * lines_[i].all.relative_l2(), 100 * share));
   }
   svg.line(kShareLeft, top, kShareLeft, top + cell_height_ * static_cast<double>(lines_.size()),
            "axis");
@@ -159,7 +159,7 @@ void ErrorMap::draw_ticks(Svg& svg, double top) const {
     svg.text(x, bottom + 18, grouped(columns_ * i / 4), "tick", "middle");
   }
   svg.text((kMapLeft + kMapRight) / 2, bottom + 36,
-           wrapped_ ? fmt::format("{}s of a line", row_word_) : "column", "small", "middle");
+           wrapped_ ? formatted("{}s of a line", row_word_) : "column", "small", "middle");
 }
 
 void ErrorMap::draw(Svg& svg, double y) const {
@@ -168,7 +168,7 @@ void ErrorMap::draw(Svg& svg, double y) const {
   draw_legend(svg, y + 22);
   svg.text(kShareLeft + 60, y + 22, "share of the squared error", "small");
   const double top = y + 36;
-  svg.text(kMapLeft - 8, top - 10, fmt::format("{}", row_word_), "small", "end");
+  svg.text(kMapLeft - 8, top - 10, formatted("{}", row_word_), "small", "end");
   draw_cells(svg, top);
   draw_shares(svg, top);
   draw_ticks(svg, top);

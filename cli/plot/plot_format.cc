@@ -1,8 +1,8 @@
 // The picture of one format: heading and limits here, the number lines in plot_line.cc, the
 // logarithmic panels in plot_log.cc.
-#include <fmt/format.h>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -22,10 +22,10 @@ void draw_fields(Svg& svg, const Format& format) {
   field(format.mantissa_bits, format.twos_complement ? "i" : "m", "field-mantissa");
   std::string legend = format.is_signed ? "1 sign" : "no sign";
   if (format.exponent_bits > 0)
-    legend += fmt::format(" · {} exponent, bias {}", format.exponent_bits, format.bias);
+    legend += formatted(" · {} exponent, bias {}", format.exponent_bits, format.bias);
   legend += format.twos_complement
-                ? fmt::format(" · {} integer, two's complement", format.mantissa_bits)
-                : fmt::format(" · {} mantissa", format.mantissa_bits);
+                ? formatted(" · {} integer, two's complement", format.mantissa_bits)
+                : formatted(" · {} mantissa", format.mantissa_bits);
   svg.text(kPlotRight, kTop + kHeight + 19, legend, "small", "end");
 }
 
@@ -43,7 +43,7 @@ void draw_facts(Svg& svg, const FormatFacts& facts, double y) {
   const auto number = [](std::string label, double value) {
     int exponent = 0;
     const std::string plain = short_number(value), pretty = number_label(value);
-    if (plain != pretty) return Fact{std::move(label), pretty, fmt::format("{:.6g}", value)};
+    if (plain != pretty) return Fact{std::move(label), pretty, formatted("{:.6g}", value)};
     const bool power = is_power_of_two(value, &exponent) && value != 1;
     return Fact{std::move(label), plain, power ? "= " + power_label(exponent) : ""};
   };
@@ -54,11 +54,11 @@ void draw_facts(Svg& svg, const FormatFacts& facts, double y) {
                               number("smallest positive", facts.min_positive),
                               number("epsilon, the step above 1", facts.epsilon),
                               {"finite values", grouped(facts.finite_values),
-                               fmt::format("in {} codes", grouped(facts.codes))},
+                               formatted("in {} codes", grouped(facts.codes))},
                               {"NaN", facts.nan_ranges.empty() ? "none" : "yes", nan},
                               {"infinity · minus zero",
-                               fmt::format("{} · {}", facts.format.has_inf ? "yes" : "no",
-                                           facts.format.has_negative_zero() ? "yes" : "no"),
+                               formatted("{} · {}", facts.format.has_inf ? "yes" : "no",
+                                         facts.format.has_negative_zero() ? "yes" : "no"),
                                ""}};
   const double width = (kPlotRight - kPlotLeft) / static_cast<double>(row.size());
   svg.rect(kPlotLeft, y, kPlotRight - kPlotLeft, 68, "card", 6);
@@ -76,14 +76,14 @@ std::string plot_format(const FormatFacts& facts) {
   const std::vector<PlotValue> values = positive_values(facts.format);
   const bool zoom = needs_zoom(facts);
   const double height = zoom ? 1000 : 804;
-  Svg svg(kPlotWidth, height, fmt::format("The number line of {}", facts.name),
-          fmt::format("{} has {} finite values from {} to {}; the smallest positive one is {}.",
-                      facts.name, facts.finite_values, short_number(facts.lowest),
-                      short_number(facts.max), short_number(facts.min_positive)),
+  Svg svg(kPlotWidth, height, formatted("The number line of {}", facts.name),
+          formatted("{} has {} finite values from {} to {}; the smallest positive one is {}.",
+                    facts.name, facts.finite_values, short_number(facts.lowest),
+                    short_number(facts.max), short_number(facts.min_positive)),
           kPlotStyle);
   svg.text(kPlotLeft, 58, facts.name, "name");
   svg.text(kPlotLeft, 84,
-           facts.note.empty() ? fmt::format("{} bits", facts.format.bits()) : facts.note, "note");
+           facts.note.empty() ? formatted("{} bits", facts.format.bits()) : facts.note, "note");
   draw_fields(svg, facts.format);
   draw_facts(svg, facts, 104);
   if (facts.subnormals > 0) draw_key(svg, 204);

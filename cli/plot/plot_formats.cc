@@ -1,11 +1,11 @@
 // Several formats on one logarithmic axis. A row is a format, a cell is one power of two, and the
 // number in it says how many values the format has there: range by length, precision by shade.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -58,7 +58,7 @@ std::vector<Binade> binades_of(const FormatFacts& facts, const std::vector<PlotV
 // Shade by the number of values: two oranges for subnormal, six blues for normal numbers.
 std::string cell_class(const Binade& binade) {
   const int level = static_cast<int>(std::lround(std::log2(binade.values)));
-  return fmt::format("cell-{}", binade.subnormal ? std::min(level, 1) : 2 + std::min(level, 5));
+  return formatted("cell-{}", binade.subnormal ? std::min(level, 1) : 2 + std::min(level, 5));
 }
 
 std::string_view number_class(const Binade& binade) {
@@ -86,14 +86,14 @@ void draw_bar(Svg& svg, const FormatFacts& facts, const LogAxis& axis, double y)
   // Arrow heads where a bar goes on beyond the picture.
   const double middle = y + kBarHeight / 2;
   if (low_exponent(facts) < axis.from) {
-    svg.path(fmt::format("M{:.1f} {:.1f}l-12 {:.1f}l12 {:.1f}z", axis.left - 3, y, kBarHeight / 2,
-                         kBarHeight / 2),
+    svg.path(formatted("M{:.1f} {:.1f}l-12 {:.1f}l12 {:.1f}z", axis.left - 3, y, kBarHeight / 2,
+                       kBarHeight / 2),
              "cell-2");
     svg.text(axis.left - 20, middle + 4, number_label(facts.min_positive), "tick", "end");
   }
   if (high_exponent(facts) > axis.to + 1) {
-    svg.path(fmt::format("M{:.1f} {:.1f}l12 {:.1f}l-12 {:.1f}z", axis.right + 3, y, kBarHeight / 2,
-                         kBarHeight / 2),
+    svg.path(formatted("M{:.1f} {:.1f}l12 {:.1f}l-12 {:.1f}z", axis.right + 3, y, kBarHeight / 2,
+                       kBarHeight / 2),
              "cell-2");
   }
 }
@@ -102,9 +102,9 @@ void draw_row(Svg& svg, const FormatFacts& facts, const LogAxis& axis, double y)
   svg.text(kPlotLeft, y + 13, facts.name, "row mono");
   svg.text(kPlotLeft, y + 29, facts.note, "small");
   draw_bar(svg, facts, axis, y);
-  svg.text(kPlotRight, y + 12, fmt::format("up to {}", number_label(facts.max)), "flag", "end");
+  svg.text(kPlotRight, y + 12, formatted("up to {}", number_label(facts.max)), "flag", "end");
   svg.text(kPlotRight, y + 28,
-           fmt::format("{} bits, {} values", facts.format.bits(), grouped(facts.finite_values)),
+           formatted("{} bits, {} values", facts.format.bits(), grouped(facts.finite_values)),
            "small", "end");
 }
 
@@ -129,7 +129,7 @@ void draw_legend(Svg& svg, double y) {
     svg.rect(x, y - 13, 26, 18, cell_class({0, 1 << level, false, 0}), 2);
     svg.text(x + 13, y, std::to_string(1 << level), number_class({0, 1 << level, false, 0}),
              "middle");
-    svg.text(x + 33, y, fmt::format("{:.2g} %", 100.0 / (2 * (1 << level) + 1)), "small");
+    svg.text(x + 33, y, formatted("{:.2g} %", 100.0 / (2 * (1 << level) + 1)), "small");
     x += 84;
   }
   svg.rect(x, y - 13, 26, 18, "cell-1", 2);

@@ -1,12 +1,12 @@
 // Two histograms side by side. Counts are logarithmic: one outlier row must be seen beside
 // millions.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "cli/plot/plot.h"
 #include "cli/plot/plot_quantize.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/count_text.h"
 #include "octavo/format/decode.h"
@@ -67,9 +67,9 @@ void draw_reach(Svg& svg, const Format& format, double scale, std::string_view w
 void draw_values(Svg& svg, const QuantizeReport& report, double left, double y) {
   const ValueHistogram& values = report.metrics.values;
   svg.text(left, y, "Values by magnitude", "head");
-  std::string note = fmt::format("how many lie between two powers of two; largest {}",
-                                 number_label(report.metrics.amax));
-  if (values.zeros > 0) note += fmt::format("; {} zeros", grouped(values.zeros));
+  std::string note = formatted("how many lie between two powers of two; largest {}",
+                               number_label(report.metrics.amax));
+  if (values.zeros > 0) note += formatted("; {} zeros", grouped(values.zeros));
   svg.text(left, y + 19, note, "small");
   if (values.counts.empty()) return;
   // Half a dozen bars at least, or one would fill the panel.
@@ -81,8 +81,8 @@ void draw_values(Svg& svg, const QuantizeReport& report, double left, double y) 
     const int bar = i + padding;
     bars[static_cast<std::size_t>(bar)] = {
         n, "bars-normal",
-        fmt::format("{} from {} to {}", grouped(n), power_label(exponent),
-                    power_label(exponent + 1))};
+        formatted("{} from {} to {}", grouped(n), power_label(exponent),
+                  power_label(exponent + 1))};
   }
   const double top = y + 34, bottom = top + kBarsHeight;
   draw_bars(svg, bars, left, top);
@@ -102,11 +102,11 @@ void draw_values(Svg& svg, const QuantizeReport& report, double left, double y) 
   draw_reach(svg, report.scaling.format, scales.most, one ? "scale" : "most", axis, reach);
   if (!one) draw_reach(svg, report.scaling.format, scales.least, "least", axis, reach + 15);
   svg.text(left, reach + (one ? 28 : 43),
-           one ? fmt::format("range of codes with the scale {}; paler: subnormal codes",
-                             number_label(scales.least))
-               : fmt::format("range of codes with the largest scale, {}, and the least, {}; "
-                             "paler: subnormal codes",
-                             number_label(scales.most), number_label(scales.least)),
+           one ? formatted("range of codes with the scale {}; paler: subnormal codes",
+                           number_label(scales.least))
+               : formatted("range of codes with the largest scale, {}, and the least, {}; "
+                           "paler: subnormal codes",
+                           number_label(scales.most), number_label(scales.least)),
            "small");
 }
 
@@ -137,12 +137,12 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
     bar.count += report.metrics.codes[order[i]];
     if (value == 0) bar.css_class = "bars-zero";
     if (value != 0 && (std::fabs(value) >= max_value(format))) bar.css_class = "bars-limit";
-    bar.tooltip = fmt::format("{} {}: {} times", hex_of(format, order[i]), short_number(value),
-                              grouped(bar.count));
+    bar.tooltip = formatted("{} {}: {} times", hex_of(format, order[i]), short_number(value),
+                            grouped(bar.count));
   }
   svg.text(left, y, "Codes in use", "head");
-  std::string note = fmt::format("every {} code by value", format_name(format));
-  if (other > 0) note += fmt::format("; {} NaN or Inf", grouped(other));
+  std::string note = formatted("every {} code by value", format_name(format));
+  if (other > 0) note += formatted("; {} NaN or Inf", grouped(other));
   svg.text(left, y + 19, note, "small");
   const double top = y + 34, bottom = top + kBarsHeight;
   draw_bars(svg, bars, left, top);
@@ -157,13 +157,13 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
   svg.rect(left, bottom + 30, 11, 11, "bars-zero");
   svg.text(
       left + 17, bottom + 40,
-      fmt::format("zero; {} that {} not zero became it", grouped(report.metrics.flushed, "value"),
-                  plural(report.metrics.flushed, "is", "are")),
+      formatted("zero; {} that {} not zero became it", grouped(report.metrics.flushed, "value"),
+                plural(report.metrics.flushed, "is", "are")),
       "small");
   svg.rect(left, bottom + 48, 11, 11, "bars-limit");
   svg.text(left + 17, bottom + 58,
-           fmt::format("the limits of the format, {}; {} lay beyond", grouped(highest, "code"),
-                       grouped(report.metrics.saturated, "value")),
+           formatted("the limits of the format, {}; {} lay beyond", grouped(highest, "code"),
+                     grouped(report.metrics.saturated, "value")),
            "small");
 }
 

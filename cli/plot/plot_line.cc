@@ -1,13 +1,13 @@
 // The number line itself, to scale: once over the whole range, once around zero. Few values are
 // drawn as the marks of a ruler (powers of two longest); thousands as bars that say how many lie in
 // each place.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -55,8 +55,8 @@ void draw_bars(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>&
       const double height =
           kMarkHeight * std::log2(1.0 + counts[subnormal][bin]) / std::log2(1.0 + most);
       const double x = axis.left + static_cast<double>(bin) * kBarWidth;
-      path += fmt::format("M{:.1f} {:.1f}h{:.1f}V{:.1f}h-{:.1f}z", x, baseline, kBarWidth,
-                          baseline - height, kBarWidth);
+      path += formatted("M{:.1f} {:.1f}h{:.1f}V{:.1f}h-{:.1f}z", x, baseline, kBarWidth,
+                        baseline - height, kBarWidth);
     }
     svg.path(path, subnormal ? "bars-subnormal" : "bars-normal");
   }
@@ -128,11 +128,11 @@ double draw_whole_line(Svg& svg, const FormatFacts& facts, const std::vector<Plo
   const LinearAxis axis{low, facts.max, kPlotLeft, kPlotRight};
   svg.text(kPlotLeft, y, "Every value, to scale", "head");
   const std::string within =
-      facts.format.is_signed ? fmt::format("within ±{}", number_label(facts.median_magnitude))
-                             : fmt::format("at or below {}", number_label(facts.median_magnitude));
+      facts.format.is_signed ? formatted("within ±{}", number_label(facts.median_magnitude))
+                             : formatted("at or below {}", number_label(facts.median_magnitude));
   svg.text(kPlotLeft, y + 19,
-           fmt::format("Half of the {} finite codes lie {}.{}", grouped(facts.finite_codes), within,
-                       bars_note(values.size())),
+           formatted("Half of the {} finite codes lie {}.{}", grouped(facts.finite_codes), within,
+                     bars_note(values.size())),
            "small");
   const double baseline = y + 19 + 22 + kMarkHeight;
   draw_line(svg, facts, values, axis, baseline, label_step(facts.max));
@@ -146,8 +146,8 @@ double draw_around_zero(Svg& svg, const FormatFacts& facts, const std::vector<Pl
   const double centre = facts.format.is_signed ? (kPlotLeft + kPlotRight) / 2 : kPlotLeft;
   // A lens that opens from zero on the line above.
   constexpr double kLensHeight = 26;
-  svg.path(fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}z", centre, y - 2, axis.left,
-                       y + kLensHeight, axis.right),
+  svg.path(formatted("M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}z", centre, y - 2, axis.left,
+                     y + kLensHeight, axis.right),
            "lens");
   const double top = y + kLensHeight;
   svg.rect(axis.left, top, axis.right - axis.left, kZoomHeight, "lens");
@@ -156,12 +156,12 @@ double draw_around_zero(Svg& svg, const FormatFacts& facts, const std::vector<Pl
   const std::string times_larger =
       magnified < 20 ? grouped(std::llround(std::exp2(magnified)))
                      : "about " + power_label(static_cast<int>(std::lround(magnified)));
-  svg.text(kPlotLeft + 14, top + 22, fmt::format("Around zero, {} times larger", times_larger),
+  svg.text(kPlotLeft + 14, top + 22, formatted("Around zero, {} times larger", times_larger),
            "head");
   svg.text(kPlotLeft + 14, top + 41,
-           fmt::format("Below {} the steps stop shrinking: {} subnormal codes, the smallest {}.",
-                       number_label(facts.min_normal), grouped(facts.subnormals),
-                       number_label(facts.min_positive)),
+           formatted("Below {} the steps stop shrinking: {} subnormal codes, the smallest {}.",
+                     number_label(facts.min_normal), grouped(facts.subnormals),
+                     number_label(facts.min_positive)),
            "small");
   const LinearAxis inner{axis.from, axis.to, axis.left + 28, axis.right - 28};
   const double baseline = top + kZoomHeight - 32;

@@ -1,11 +1,11 @@
 // The logarithmic panels: positive values by power of two, and below them, on the same axis, how
 // much rounding to nearest may lose.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -27,9 +27,8 @@ void draw_marks(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
   svg.line(axis.left, baseline, axis.right, baseline, "axis");
   if (values.size() > kMaxTooltips) return;
   for (const PlotValue& value : values) {
-    svg.tooltip(
-        axis.at(value.value) - 2, baseline - kMarkHeight, 4, kMarkHeight,
-        fmt::format("{} = {}", hex_of(facts.format, value.code), exact_decimal(value.value)));
+    svg.tooltip(axis.at(value.value) - 2, baseline - kMarkHeight, 4, kMarkHeight,
+                formatted("{} = {}", hex_of(facts.format, value.code), exact_decimal(value.value)));
   }
 }
 
@@ -39,7 +38,7 @@ void draw_flags(Svg& svg, const FormatFacts& facts, const LogAxis& axis, double 
                         bool to_left) {
     const double x = axis.at(value), label = top - 24 + 17 * level;
     svg.line(x, label - 9, x, bottom, "limit");
-    svg.text(x + (to_left ? -6 : 6), label, fmt::format("{} {}", what, number_label(value)),
+    svg.text(x + (to_left ? -6 : 6), label, formatted("{} {}", what, number_label(value)),
              css_class, to_left ? "end" : "start");
   };
   const bool has_subnormals = facts.subnormals > 0;
@@ -79,7 +78,7 @@ void draw_error(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
       if ((part < 1 && !few_decades) || std::log2(decade * part) <= floor_exponent) continue;
       const double y = error_axis.at(decade * part);
       svg.line(axis.left, y, axis.right, y, "grid");
-      svg.text(axis.left - 8, y + 4, fmt::format("{:.3g} %", 100 * decade * part), "tick", "end");
+      svg.text(axis.left - 8, y + 4, formatted("{:.3g} %", 100 * decade * part), "tick", "end");
     }
   }
 
@@ -91,12 +90,12 @@ void draw_error(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
     const bool border = values[i].value == facts.min_normal || i + 1 == values.size();
     if (axis.at(b) - drawn_to < kFinest && !border) continue;
     drawn_to = axis.at(b);
-    (values[i - 1].subnormal ? subnormal : normal) += fmt::format(
-        "L{:.2f} {:.2f}H{:.2f}", axis.at(a), error_axis.at(gap_error(a, b)), axis.at(b));
+    (values[i - 1].subnormal ? subnormal : normal) +=
+        formatted("L{:.2f} {:.2f}H{:.2f}", axis.at(a), error_axis.at(gap_error(a, b)), axis.at(b));
   }
   const auto area = [&](double from, const std::string& steps, std::string_view css_class) {
     if (!steps.empty())
-      svg.path(fmt::format("M{:.2f} {:.2f}{}V{:.2f}z", axis.at(from), bottom, steps, bottom),
+      svg.path(formatted("M{:.2f} {:.2f}{}V{:.2f}z", axis.at(from), bottom, steps, bottom),
                css_class);
   };
   area(facts.min_positive, subnormal, "area-subnormal");
@@ -109,7 +108,7 @@ void draw_error(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
     const double ratio =
         std::exp2((x - axis.at(facts.max)) / (axis.right - axis.left) * (axis.to - axis.from));
     const double error = std::max(1 - 1 / ratio, std::exp2(floor_exponent));
-    beyond += fmt::format("L{:.2f} {:.2f}", x, error_axis.at(error));
+    beyond += formatted("L{:.2f} {:.2f}", x, error_axis.at(error));
   }
   area(facts.max, beyond, "lost");
   svg.line(axis.left, bottom, axis.right, bottom, "axis");
@@ -117,15 +116,15 @@ void draw_error(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
   const double bound = error_axis.at(facts.epsilon / 2);
   svg.line(axis.at(facts.min_normal), bound, axis.at(facts.max), bound, "limit");
   svg.text(axis.at(facts.max) - 6, bound - 7,
-           fmt::format("half of epsilon: {:.3g} %", 100 * facts.epsilon / 2), "flag", "end");
+           formatted("half of epsilon: {:.3g} %", 100 * facts.epsilon / 2), "flag", "end");
 }
 
 std::string line_note(const FormatFacts& facts) {
   if (facts.format.twos_complement)
     return "Evenly spaced: the nearer to zero, the fewer values a power of two holds.";
   const int per_binade = 1 << facts.format.mantissa_bits;
-  return fmt::format("From {} on, every power of two holds {}.", number_label(facts.min_normal),
-                     per_binade == 1 ? "one value" : fmt::format("{} values", grouped(per_binade)));
+  return formatted("From {} on, every power of two holds {}.", number_label(facts.min_normal),
+                   per_binade == 1 ? "one value" : formatted("{} values", grouped(per_binade)));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // The plot of octavo quantize: metrics, histograms of values and codes, and the error map.
 #include "cli/plot/plot_quantize.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/error.h"
 
@@ -29,14 +28,14 @@ std::string short_name(const std::string& path) {
 
 void draw_facts(Svg& svg, const QuantizeReport& report, double y) {
   const ErrorMetrics& m = report.metrics;
-  const auto percent = [](double share) { return fmt::format("{:.3g} %", 100 * share); };
+  const auto percent = [](double share) { return formatted("{:.3g} %", 100 * share); };
   const std::pair<std::string_view, std::string> facts[] = {
-      {"SQNR", std::isfinite(m.sqnr) ? fmt::format("{:.2f} dB", m.sqnr) : "infinite"},
+      {"SQNR", std::isfinite(m.sqnr) ? formatted("{:.2f} dB", m.sqnr) : "infinite"},
       {"relative L2 error", percent(m.relative_l2)},
-      {"cosine", fmt::format("{:.6f}", m.cosine)},
+      {"cosine", formatted("{:.6f}", m.cosine)},
       {"saturated", percent(m.saturated_share)},
       {"flushed to zero", percent(m.flushed_share)},
-      {"bits a value", fmt::format("{:.4g}", m.bits_per_value)}};
+      {"bits a value", formatted("{:.4g}", m.bits_per_value)}};
   constexpr double kWidth = (kPlotRight - kPlotLeft) / 6;
   double x = kPlotLeft;
   for (const auto& [name, value] : facts) {

@@ -1,9 +1,9 @@
 // How the pictures look, and the few pieces that both kinds share.
-#include <fmt/format.h>
 
 #include <cmath>
 
 #include "cli/plot/plot.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/format/decode.h"
 
@@ -82,8 +82,8 @@ std::string number_label(double value) {
   for (; odd != std::floor(odd); odd *= 2) --exponent;
   constexpr double kLargestFactor = 1023;
   if (odd > kLargestFactor) return plain;
-  return fmt::format("{}{}{}", value < 0 ? "-" : "", odd == 1 ? "" : fmt::format("{:g} · ", odd),
-                     power_label(exponent));
+  return formatted("{}{}{}", value < 0 ? "-" : "", odd == 1 ? "" : formatted("{:g} · ", odd),
+                   power_label(exponent));
 }
 
 }  // namespace octavo::cli

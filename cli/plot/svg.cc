@@ -1,19 +1,19 @@
 #include "cli/plot/svg.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 
+#include "cli/text/formatted.h"
+
 namespace octavo::cli {
 namespace {
 
 // Two decimals, no trailing zeros: what a screen can show, in few bytes.
 std::string px(double value) {
-  std::string out = fmt::format("{:.2f}", value);
+  std::string out = formatted("{:.2f}", value);
   out.erase(out.find_last_not_of('0') + 1);
   if (out.back() == '.') out.pop_back();
   return out == "-0" ? "0" : out;
@@ -64,7 +64,7 @@ std::string escape_xml(std::string_view text) {
 
 Svg::Svg(double width, double height, std::string_view title, std::string_view description,
          std::string_view css) {
-  body_ = fmt::format(
+  body_ = formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\">\n"
       "<title>{2}</title>\n<desc>{3}</desc>\n<style>{4}</style>\n",
@@ -74,29 +74,29 @@ Svg::Svg(double width, double height, std::string_view title, std::string_view d
 
 void Svg::rect(double x, double y, double width, double height, std::string_view css_class,
                double radius) {
-  const std::string rounded = radius > 0 ? fmt::format(" rx=\"{}\"", px(radius)) : "";
-  body_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{} class=\"{}\"/>\n",
-                       px(x), px(y), px(width), px(height), rounded, css_class);
+  const std::string rounded = radius > 0 ? formatted(" rx=\"{}\"", px(radius)) : "";
+  body_ += formatted("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{} class=\"{}\"/>\n", px(x),
+                     px(y), px(width), px(height), rounded, css_class);
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, std::string_view css_class) {
-  body_ += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" class=\"{}\"/>\n", px(x1),
-                       px(y1), px(x2), px(y2), css_class);
+  body_ += formatted("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" class=\"{}\"/>\n", px(x1),
+                     px(y1), px(x2), px(y2), css_class);
 }
 
 void Svg::text(double x, double y, std::string_view content, std::string_view css_class,
                std::string_view anchor) {
-  const std::string anchored = anchor == "start" ? "" : fmt::format(" text-anchor=\"{}\"", anchor);
-  body_ += fmt::format("<text x=\"{}\" y=\"{}\"{} class=\"{}\">{}</text>\n", px(x), px(y), anchored,
-                       css_class, escape_xml(content));
+  const std::string anchored = anchor == "start" ? "" : formatted(" text-anchor=\"{}\"", anchor);
+  body_ += formatted("<text x=\"{}\" y=\"{}\"{} class=\"{}\">{}</text>\n", px(x), px(y), anchored,
+                     css_class, escape_xml(content));
 }
 
 void Svg::path(std::string_view data, std::string_view css_class) {
-  if (!data.empty()) body_ += fmt::format("<path d=\"{}\" class=\"{}\"/>\n", data, css_class);
+  if (!data.empty()) body_ += formatted("<path d=\"{}\" class=\"{}\"/>\n", data, css_class);
 }
 
 void Svg::tooltip(double x, double y, double width, double height, std::string_view content) {
-  body_ += fmt::format(
+  body_ += formatted(
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
       "class=\"hover\"><title>{}</title></rect>\n",
       px(x), px(y), px(width), px(height), escape_xml(content));
@@ -110,7 +110,7 @@ void Strokes::add(double x, double top, double bottom) {
   if (std::fabs(x - last_x_) < kSamePlace && length <= last_length_) return;
   last_x_ = x;
   last_length_ = length;
-  fmt::format_to(std::back_inserter(data_), "M{} {}V{}", px(x), px(top), px(bottom));
+  data_ += formatted("M{} {}V{}", px(x), px(top), px(bottom));
 }
 
 double LogAxis::at(double value) const { return at_exponent(std::log2(value)); }

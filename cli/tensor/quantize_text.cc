@@ -1,5 +1,4 @@
 // The report as a text table and as JSON.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,6 +6,7 @@
 #include "cli/npy/npy.h"
 #include "cli/tensor/quantize_report.h"
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/backend/registry.h"
 #include "octavo/format/parse_format.h"
@@ -28,18 +28,17 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 
 std::string figure(double value) {
   if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
-  return fmt::format("{:.5g}", value);
+  return formatted("{:.5g}", value);
 }
 
 std::string counted(std::int64_t count, double share) {
-  return count == 0 ? "0" : fmt::format("{} ({:.3g} %)", grouped(count), 100 * share);
+  return count == 0 ? "0" : formatted("{} ({:.3g} %)", grouped(count), 100 * share);
 }
 
 // Two names and numbers side by side.
 std::string line(std::string_view left, const std::string& left_value, std::string_view right = "",
                  const std::string& right_value = "") {
-  std::string out =
-      fmt::format("  {:<14}  {:<20}  {:<14}  {}", left, left_value, right, right_value);
+  std::string out = formatted("  {:<14}  {:<20}  {:<14}  {}", left, left_value, right, right_value);
   out.erase(out.find_last_not_of(' ') + 1);
   return out + "\n";
 }
@@ -47,29 +46,29 @@ std::string line(std::string_view left, const std::string& left_value, std::stri
 std::string scale_text(const ScaleRange& scales) {
   std::string out = grouped(scales.count);
   if (scales.most > 0)
-    out += scales.least == scales.most ? fmt::format(", {}", short_number(scales.least))
-                                       : fmt::format(", from {} to {}", short_number(scales.least),
-                                                     short_number(scales.most));
-  if (scales.nan > 0) out += fmt::format("; {} NaN", grouped(scales.nan));
-  if (scales.zero > 0) out += fmt::format("; {} zero", grouped(scales.zero));
+    out += scales.least == scales.most ? formatted(", {}", short_number(scales.least))
+                                       : formatted(", from {} to {}", short_number(scales.least),
+                                                   short_number(scales.most));
+  if (scales.nan > 0) out += formatted("; {} NaN", grouped(scales.nan));
+  if (scales.zero > 0) out += formatted("; {} zero", grouped(scales.zero));
   return out;
 }
 
 std::string worst_text(const QuantizeReport& report, const Style& style) {
   const Parts parts = parts_of(report);
   if (parts.sums->size() < 2 || report.metrics.sums.error2 == 0) return "";
-  std::string out = style.bold(fmt::format("\n  {:<14}  {:<20}  {:<14}  {:<14}  {}\n",
-                                           fmt::format("worst {}s", parts.word()), "where",
-                                           "share of error", "relative L2", "max absolute"));
+  std::string out = style.bold(formatted("\n  {:<14}  {:<20}  {:<14}  {:<14}  {}\n",
+                                         formatted("worst {}s", parts.word()), "where",
+                                         "share of error", "relative L2", "max absolute"));
   for (const std::int64_t index : worst_parts(parts, kWorstShown)) {
     const ErrorSums& part = (*parts.sums)[static_cast<std::size_t>(index)];
-    out += fmt::format("  {:<14}  {:<20}  {:<14}  {:<14}  {}\n", grouped(index),
-                       slice_of(report, parts, index),
-                       fmt::format("{:.3g} %", 100 * error_share(report, part)),
-                       figure(part.relative_l2()), figure(part.max_abs));
+    out += formatted("  {:<14}  {:<20}  {:<14}  {:<14}  {}\n", grouped(index),
+                     slice_of(report, parts, index),
+                     formatted("{:.3g} %", 100 * error_share(report, part)),
+                     figure(part.relative_l2()), figure(part.max_abs));
   }
-  return out + fmt::format("  {:<14}  {:<20}  {:<14}  {}\n", "median", "", "",
-                           figure(median_relative_l2(parts)));
+  return out + formatted("  {:<14}  {:<20}  {:<14}  {}\n", "median", "", "",
+                         figure(median_relative_l2(parts)));
 }
 
 Json json_of_scaling(const Scaling& scaling) {
@@ -131,26 +130,26 @@ Json json_of_metrics(const ErrorMetrics& m) {
 }  // namespace
 
 std::string shape_and_type(const QuantizeReport& report) {
-  return fmt::format("{} {}", shape_text(sizes_of(report.shape)), dtype_name(report.dtype));
+  return formatted("{} {}", shape_text(sizes_of(report.shape)), dtype_name(report.dtype));
 }
 
 std::string table_of(const QuantizeReport& report) {
   const Style style(stdout);
   const ErrorMetrics& m = report.metrics;
-  std::string out = fmt::format("{} {}\n{}\n\n", report.input, shape_and_type(report),
-                                style.bold(describe(report.scaling)));
+  std::string out = formatted("{} {}\n{}\n\n", report.input, shape_and_type(report),
+                              style.bold(describe(report.scaling)));
   // Without a finite pair the metrics are defined only by convention.
   const auto shown = [&](const std::string& value) { return m.sums.count > 0 ? value : "-"; };
   out += line("SQNR", shown(figure(m.sqnr) + (std::isfinite(m.sqnr) ? " dB" : "")), "relative L2",
               shown(figure(m.relative_l2)));
   out += line("effective bits", shown(figure(m.effective_bits)), "cosine",
-              shown(fmt::format("{:.8f}", m.cosine)));
+              shown(formatted("{:.8f}", m.cosine)));
   out += line("max absolute", shown(figure(m.max_abs)), "mse", shown(figure(m.mse)));
   out += line("max relative", shown(figure(m.max_relative)), "largest value", short_number(m.amax));
   out += line("saturated", counted(m.saturated, m.saturated_share), "flushed to 0",
               counted(m.flushed, m.flushed_share));
-  out += line("NaN, Inf in", fmt::format("{}, {}", grouped(m.input.nan), grouped(m.input.inf)),
-              "NaN, Inf out", fmt::format("{}, {}", grouped(m.result.nan), grouped(m.result.inf)));
+  out += line("NaN, Inf in", formatted("{}, {}", grouped(m.input.nan), grouped(m.input.inf)),
+              "NaN, Inf out", formatted("{}, {}", grouped(m.result.nan), grouped(m.result.inf)));
   out += line("bits a value", figure(m.bits_per_value), "stored",
               bytes_text(static_cast<double>(report.nbytes)));
   out += line("scales", scale_text(m.scales));

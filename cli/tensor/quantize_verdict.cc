@@ -1,11 +1,11 @@
 // Locates the error within a tensor, and makes the verdict line.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "cli/tensor/quantize_report.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
@@ -23,7 +23,7 @@ constexpr double kTimesInevitable = 4;
 // distribution.
 constexpr double kFew = 0.05, kTimesFair = 4;
 
-std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
+std::string percent(double share) { return formatted("{:.3g} %", 100 * share); }
 
 }  // namespace
 
@@ -92,10 +92,9 @@ std::string not_finite(const ErrorMetrics& m) {
     return results +
            ", of values near the largest float32 that were rounded up; multiply the array by 0.5 "
            "first, or dequantize to float64; no metric counts them";
-  return fmt::format(
+  return formatted(
       "{}, {} NaN or Inf in the input{}; no metric counts them", results, grouped(given),
-      m.scales.nan > 0 ? fmt::format(" and {} poisoned by it", grouped(m.scales.nan, "scale"))
-                       : "");
+      m.scales.nan > 0 ? formatted(" and {} poisoned by it", grouped(m.scales.nan, "scale")) : "");
 }
 
 // The smallest scale there is: docs/numerics/scales.md.
@@ -119,7 +118,7 @@ std::string where_the_error_is(const QuantizeReport& report) {
   const Parts parts = parts_of(report);
   const auto size = static_cast<double>(parts.sums->size());
   if (parts.sums->size() == 1)
-    return fmt::format("the error is that of rounding, all of it in one {}", parts.word());
+    return formatted("the error is that of rounding, all of it in one {}", parts.word());
   const std::vector<std::int64_t> worst =
       worst_parts(parts, static_cast<std::size_t>(std::max(1.0, kFew * size)));
   const auto share_of = [&](std::int64_t index) {
@@ -133,10 +132,10 @@ std::string where_the_error_is(const QuantizeReport& report) {
     return part * size >= kTimesFair * count;
   };
   if (share >= kConcentrated && stands_out(share, static_cast<double>(needed)))
-    return fmt::format("{} of the squared error is in {} of {}, the worst at {}", percent(share),
-                       grouped(static_cast<std::int64_t>(needed)),
-                       grouped(static_cast<std::int64_t>(parts.sums->size()), parts.word()), first);
-  return fmt::format(
+    return formatted("{} of the squared error is in {} of {}, the worst at {}", percent(share),
+                     grouped(static_cast<std::int64_t>(needed)),
+                     grouped(static_cast<std::int64_t>(parts.sums->size()), parts.word()), first);
+  return formatted(
       "the error is spread {}; the worst {}, {}, has {} of it",
       stands_out(share_of(worst[0]), 1) ? text("over many ", parts.word(), "s") : "evenly",
       parts.word(), first, percent(share_of(worst[0])));
@@ -150,18 +149,17 @@ std::string verdict_of(const QuantizeReport& report) {
   if (m.result.nan + m.result.inf > 0) return not_finite(m);
   if (m.sums.error2 == 0) return "exact: every value came back as it was";
   if (m.saturated_share >= kManySaturated)
-    return fmt::format("{} of the values are beyond the range of their tile and became its limit",
-                       percent(m.saturated_share));
+    return formatted("{} of the values are beyond the range of their tile and became its limit",
+                     percent(m.saturated_share));
   const Format& format = report.scaling.format;
   const double inevitable = min_positive(format) / 2 / max_value(format);
   if (m.flushed_share >= std::max(kManyFlushed, kTimesInevitable * inevitable)) {
-    const std::string flushed =
-        fmt::format("{} of the values became zero", percent(m.flushed_share));
+    const std::string flushed = formatted("{} of the values became zero", percent(m.flushed_share));
     const ScaleSpec& scale = report.scaling.scale;
     const double needs_least =
         std::ldexp(least_scale(scale.format) * max_value(format), -scale.margin);
     if (m.amax < needs_least)
-      return fmt::format(
+      return formatted(
           "{}: scales of {} are not small enough for values below {}; multiply the array by a "
           "power of two first",
           flushed, name_of(scale.format), short_number(needs_least));
@@ -178,7 +176,7 @@ std::string note_of(const QuantizeReport& report) {
   const auto each = static_cast<double>(full_tile_size(report));
   if (each == 0 || std::ceil(report.scaling.percentile / 100 * each) < each) return "";
   const double most = std::floor(1e4 * (each - 1) / each) / 100;
-  return fmt::format(
+  return formatted(
       "percentile {} of a tile of {} is the largest of its values, as with max; expected at most "
       "{}, "
       "or larger tiles",

@@ -1,6 +1,5 @@
 // octavo completion: prints a shell completion script. Subcommands and options are taken from the
 // parser itself, so the script is always up to date.
-#include <fmt/format.h>
 
 #include <map>
 #include <memory>

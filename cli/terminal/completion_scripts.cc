@@ -1,14 +1,11 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/terminal/completion.h"
+#include "cli/text/formatted.h"
 
 namespace octavo::cli {
 namespace {
 
-std::string spaced(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, " "));
-}
+std::string spaced(const std::vector<std::string>& words) { return joined(words, " "); }
 
 std::string option_names(const CompletedCommand& command) {
   std::vector<std::string> names;
@@ -41,7 +38,7 @@ std::string zsh_text(const std::string& text) {
 
 std::string zsh_argument(const CompletedArgument& argument, bool positional) {
   std::string spec =
-      positional ? "" : fmt::format("{}[{}]", argument.name, zsh_text(argument.description));
+      positional ? "" : formatted("{}[{}]", argument.name, zsh_text(argument.description));
   if (!positional && !argument.takes_value) return cli::quoted(spec);
   const std::string values = !argument.words.empty() ? "(" + spaced(argument.words) + ")"
                              : argument.takes_file   ? "_files"
@@ -61,16 +58,16 @@ std::string bash_completion(const CompletedCommand& top,
     names.push_back(command.name);
     for (const CompletedArgument& option : command.options) {
       if (!option.takes_value) continue;
-      values += fmt::format("    \"{} {}\") words=\"{}\"; known=1 ;;\n", command.name, option.name,
-                            spaced(option.words));
+      values += formatted("    \"{} {}\") words=\"{}\"; known=1 ;;\n", command.name, option.name,
+                          spaced(option.words));
     }
-    options += fmt::format("      {}) words=\"{}\" ;;\n", command.name, option_names(command));
+    options += formatted("      {}) words=\"{}\" ;;\n", command.name, option_names(command));
     if (!command.arguments.empty() && !command.arguments[0].words.empty()) {
-      arguments += fmt::format("      {}) words=\"{}\" ;;\n", command.name,
-                               spaced(command.arguments[0].words));
+      arguments += formatted("      {}) words=\"{}\" ;;\n", command.name,
+                             spaced(command.arguments[0].words));
     }
   }
-  return fmt::format(R"sh(# octavo completion for bash: eval "$(octavo completion bash)"
+  return formatted(R"sh(# octavo completion for bash: eval "$(octavo completion bash)"
 _octavo() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" command="" words="" known="" word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
@@ -96,18 +93,17 @@ _octavo() {{
 }}
 complete -o default -F _octavo octavo
 )sh",
-                     fmt::arg("values", values), fmt::arg("options", options),
-                     fmt::arg("arguments", arguments), fmt::arg("top", option_names(top)),
-                     fmt::arg("names", spaced(names)));
+                   fmt::arg("values", values), fmt::arg("options", options),
+                   fmt::arg("arguments", arguments), fmt::arg("top", option_names(top)),
+                   fmt::arg("names", spaced(names)));
 }
 
 std::string zsh_completion(const CompletedCommand& top,
                            const std::vector<CompletedCommand>& commands) {
   std::string names, cases;
   for (const CompletedCommand& command : commands) {
-    names +=
-        fmt::format("    {}\n", cli::quoted(command.name + ":" + zsh_text(command.description)));
-    cases += fmt::format("    {})\n      _arguments -s", command.name);
+    names += formatted("    {}\n", cli::quoted(command.name + ":" + zsh_text(command.description)));
+    cases += formatted("    {})\n      _arguments -s", command.name);
     for (const CompletedArgument& option : command.options)
       cases += " \\\n        " + zsh_argument(option, false);
     for (const CompletedArgument& argument : command.arguments)
@@ -117,7 +113,7 @@ std::string zsh_completion(const CompletedCommand& top,
   std::string top_options;
   for (const CompletedArgument& option : top.options)
     top_options += " " + zsh_argument(option, false);
-  return fmt::format(R"sh(#compdef octavo
+  return formatted(R"sh(#compdef octavo
 # octavo completion for zsh: eval "$(octavo completion zsh)" after compinit
 _octavo() {{
   local -a commands
@@ -143,8 +139,8 @@ else
   compdef _octavo octavo
 fi
 )sh",
-                     fmt::arg("names", names), fmt::arg("cases", cases),
-                     fmt::arg("top", top_options));
+                   fmt::arg("names", names), fmt::arg("cases", cases),
+                   fmt::arg("top", top_options));
 }
 
 std::string fish_completion(const CompletedCommand& top,
@@ -154,26 +150,26 @@ std::string fish_completion(const CompletedCommand& top,
       "~/.config/fish/completions/octavo.fish\n"
       "complete -c octavo -f\n";
   for (const CompletedArgument& option : top.options) {
-    out += fmt::format("complete -c octavo -n __fish_use_subcommand -l {} -d {}\n",
-                       option.name.substr(2), cli::quoted(option.description));
+    out += formatted("complete -c octavo -n __fish_use_subcommand -l {} -d {}\n",
+                     option.name.substr(2), cli::quoted(option.description));
   }
   for (const CompletedCommand& command : commands) {
-    out += fmt::format("complete -c octavo -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                       cli::quoted(command.description));
+    out += formatted("complete -c octavo -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                     cli::quoted(command.description));
     const std::string seen =
-        fmt::format("complete -c octavo -n '__fish_seen_subcommand_from {}'", command.name);
+        formatted("complete -c octavo -n '__fish_seen_subcommand_from {}'", command.name);
     for (const CompletedArgument& option : command.options) {
-      out += fmt::format("{} -l {} -d {}", seen, option.name.substr(2),
-                         cli::quoted(option.description));
+      out +=
+          formatted("{} -l {} -d {}", seen, option.name.substr(2), cli::quoted(option.description));
       if (option.takes_value)
         out += option.takes_file ? " -r -F"
-                                 : fmt::format(" -x -a {}", cli::quoted(spaced(option.words)));
+                                 : formatted(" -x -a {}", cli::quoted(spaced(option.words)));
       out += "\n";
     }
     for (const CompletedArgument& argument : command.arguments) {
       out += argument.takes_file
                  ? seen + " -F\n"
-                 : fmt::format("{} -a {}\n", seen, cli::quoted(spaced(argument.words)));
+                 : formatted("{} -a {}\n", seen, cli::quoted(spaced(argument.words)));
     }
   }
   return out;

@@ -1,11 +1,10 @@
 #include "cli/terminal/progress.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <utility>
 
 #include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
 
 namespace octavo::cli {
@@ -43,8 +42,8 @@ void Progress::advance(std::int64_t bytes) {
   const auto filled = static_cast<std::size_t>(part * kBarWidth);
   const std::string bar = std::string(filled, '#') + std::string(kBarWidth - filled, '.');
   const std::string line =
-      fmt::format("\r\x1b[K{} [{}] {:3.0f} %  {}/s  {:.0f} s left", what_, bar, 100 * part,
-                  bytes_text(rate), static_cast<double>(total_ - done_) / rate);
+      formatted("\r\x1b[K{} [{}] {:3.0f} %  {}/s  {:.0f} s left", what_, bar, 100 * part,
+                bytes_text(rate), static_cast<double>(total_ - done_) / rate);
   std::fputs(line.c_str(), stderr);
 }
 

@@ -1,11 +1,10 @@
 #include "cli/text/format_facts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/formatted.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
@@ -14,7 +13,7 @@ namespace octavo::cli {
 namespace {
 
 std::string binary(std::uint32_t value, int width) {
-  return width > 0 ? fmt::format("{:0{}b}", value, width) : "";
+  return width > 0 ? formatted("{:0{}b}", value, width) : "";
 }
 
 std::string join_fields(std::initializer_list<std::string> fields) {
@@ -74,7 +73,7 @@ CodeClass class_of(const Format& format, std::uint32_t code) {
 }
 
 std::string hex_of(const Format& format, std::uint32_t code) {
-  return fmt::format("0x{:0{}x}", code, format.bits() <= 8 ? 2 : 4);
+  return formatted("0x{:0{}x}", code, format.bits() <= 8 ? 2 : 4);
 }
 
 std::string bits_of(const Format& format, std::uint32_t code) {

@@ -1,14 +1,14 @@
 #include "cli/text/help_format.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "cli/text/formatted.h"
 
 namespace octavo::cli {
 
 std::string help_lines(std::string_view name, std::string_view what) {
   constexpr std::size_t kIndent = 2;
-  std::string out = fmt::format("{:{}}{}", "", kIndent, name);
+  std::string out = formatted("{:{}}{}", "", kIndent, name);
   std::size_t at = kIndent + name.size();  // where the current line ends
   const auto new_line = [&] {
     out += '\n';

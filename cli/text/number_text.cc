@@ -1,10 +1,9 @@
 #include "cli/text/number_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "cli/text/formatted.h"
 #include "octavo/base/count_text.h"
 #include "octavo/format/decode.h"
 
@@ -43,7 +42,7 @@ std::string exact_decimal(double value, std::size_t limit) {
   const Dyadic parts = dyadic(value);
   const int behind_point = std::max(0, -parts.exponent);
   if (behind_point <= kLongestFixed && std::fabs(value) < 1e24) {
-    const std::string fixed = fmt::format("{:.{}f}", value, behind_point);
+    const std::string fixed = formatted("{:.{}f}", value, behind_point);
     if (fixed.size() <= kLongestFixed) return fixed;
   }
 
@@ -53,7 +52,7 @@ std::string exact_decimal(double value, std::size_t limit) {
       (parts.exponent < 0 ? -parts.exponent * std::log10(5.0) : parts.exponent * std::log10(2.0));
   const int most = static_cast<int>(limit) + kGuardDigits;
   std::string digits =
-      fmt::format("{:.{}e}", value, std::min(static_cast<int>(significant) + 1, most));
+      formatted("{:.{}e}", value, std::min(static_cast<int>(significant) + 1, most));
   const std::size_t e = digits.find('e');
   const std::string exponent = digits.substr(e);
   digits.resize(e);
@@ -79,8 +78,8 @@ std::string short_number(double value) {
   if (exact.size() <= kShort && exact.find('e') == std::string::npos) return exact;
   int exponent = 0;
   if (is_power_of_two(std::fabs(value), &exponent))
-    return fmt::format("{}2^{}", value < 0 ? "-" : "", exponent);
-  return fmt::format("{:.6g}", value);
+    return formatted("{}2^{}", value < 0 ? "-" : "", exponent);
+  return formatted("{:.6g}", value);
 }
 
 std::string grouped(std::int64_t count) {
@@ -94,14 +93,14 @@ std::string grouped(std::int64_t count) {
 }
 
 std::string grouped(std::int64_t count, std::string_view one) {
-  return fmt::format("{} {}", grouped(count), plural(count, one));
+  return formatted("{} {}", grouped(count), plural(count, one));
 }
 
 std::string bytes_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+  return unit == 0 ? formatted("{:.0f} B", bytes) : formatted("{:.1f} {}", bytes, kUnits[unit]);
 }
 
 std::string reading_of(const Format& format, std::uint32_t code) {
@@ -109,10 +108,10 @@ std::string reading_of(const Format& format, std::uint32_t code) {
   if (!std::isfinite(value) || value == 0) return "";
   const int step = format.min_step_exponent();
   if (format.twos_complement)
-    return fmt::format("{:g} / {:g}", std::ldexp(value, -step), std::ldexp(1.0, -step));
+    return formatted("{:g} / {:g}", std::ldexp(value, -step), std::ldexp(1.0, -step));
   const int own_exponent = std::ilogb(value);
   const int exponent = own_exponent < format.min_exponent() ? format.min_exponent() : own_exponent;
-  return fmt::format("{} * 2^{}", exact_decimal(std::ldexp(value, -exponent)), exponent);
+  return formatted("{} * 2^{}", exact_decimal(std::ldexp(value, -exponent)), exponent);
 }
 
 }  // namespace octavo::cli
