@@ -38,6 +38,9 @@ struct MicrokernelJob {
   // Where it is not 0: A is not packed, its rows are this many bytes apart. Only microkernels with
   // an a_step of their own take that.
   std::int64_t a_pitch = 0;
+  // The first run replaces the sums instead of adding to them. Only microkernels of methods with a
+  // kc of their own take that.
+  bool overwrites = false;
 };
 inline constexpr int kMaxPanelRows = 32;
 struct Microkernel {
@@ -107,6 +110,10 @@ struct GemmMethod {
   // The same for panels of A, where their step is another.
   void (*interleave_a)(const std::byte* const* rows, int count, std::int64_t words,
                        std::byte* panel) = nullptr;
+  // Blocking for microkernels near the peak of their instructions, to which packing A again for
+  // each block, or loading sums more often than K demands, is a loss. kc is the most products of a
+  // block of K: panels of A and B of that depth fit L1. 0: the common blocking.
+  std::int64_t kc = 0;
   // Called by each thread before and after it runs the microkernel: for state of a thread that
   // other code may change, such as the shapes of AMX tiles.
   void (*enter)() = nullptr;

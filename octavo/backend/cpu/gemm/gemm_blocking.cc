@@ -13,6 +13,20 @@ namespace {
 constexpr std::int64_t kMaxMc = 512, kMaxNc = 1032;
 // Packed panels of B that stay in L2 (whole_k): half of what the CPUs with matrix tiles have.
 constexpr std::int64_t kWholeKBytes = 1 << 20;
+// With A packed once: what packed panels of B take of an L2 of 1 MiB, and rows of sums that are
+// kept from one block of K to the next.
+constexpr std::int64_t kPackedBBytes = 768 << 10, kMaxSumRows = 2048;
+
+// Blocks of K of equal size, whole runs each.
+std::int64_t equal_kc(std::int64_t most, std::int64_t depth, std::int64_t run) {
+  const std::int64_t count = std::max<std::int64_t>(1, blocks(depth, most));
+  return std::max(run, round_up(blocks(depth, count), run));
+}
+
+bool scales_change(const GemmOperand& operand) {
+  return operand.is_quantized() &&
+         tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
+}
 
 GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   GemmBlocking c;
@@ -20,8 +34,15 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   // Matrix tiles pay from a few rows on.
   c.small_m = job.out.rows <= (method.tile.a_step != 0 ? kDotRows : kSmallM);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
+  c.packs_a = !c.small_m && method.kc != 0 && job.a.cols() > 0;
   if (job.out.rows <= kDotRows) c.kc = kMaxKc;
   c.run = common_run(job);
+  if (c.packs_a) {
+    const bool changes = scales_change(job.a) || scales_change(job.b);
+    c.kc = equal_kc(method.kc, job.a.cols(), changes ? c.run : kDotStep);
+    if (!changes) c.run = c.kc;
+    c.one_k_block = job.a.cols() <= c.kc;
+  }
   return c;
 }
 
@@ -39,7 +60,7 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
       if (any && c.run < kGemmKc && applies_scales_exactly(job.a) &&
           applies_scales_exactly(job.b)) {
         c.applied_scales = AppliedScales::tiles;
-        c.run = kGemmKc;
+        c.run = c.packs_a ? c.kc : kGemmKc;
       }
       break;
     default:
@@ -84,6 +105,18 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
     // Rows are divided only where there are fewer column blocks than threads.
     const std::int64_t parts = blocks(threads, blocks(cols, c.nc));
     c.mc = round_up(blocks(rows, parts), tile.rows);
+  } else if (c.packs_a) {
+    const std::int64_t threads = std::max(1, exec.threads);
+    const std::int64_t fits = std::max<std::int64_t>(
+        tile.cols,
+        kPackedBBytes / (c.kc * packed_bytes(c.method->packed_type)) / tile.cols * tile.cols);
+    // As many for each thread, each decoding columns of its own; rows are divided where there are
+    // fewer columns than that.
+    const std::int64_t wanted = round_up(blocks(cols, fits), threads);
+    c.nc = round_up(blocks(cols, wanted), tile.cols);
+    const std::int64_t parts =
+        std::max(blocks(threads, blocks(cols, c.nc)), blocks(rows, kMaxSumRows));
+    c.mc = round_up(blocks(rows, parts), tile.rows);
   } else {
     // Blocks of equal size, so that threads finish together.
     const std::int64_t threads = std::max(1, exec.threads);
@@ -116,9 +149,24 @@ std::int64_t gemm_workspace(const GemmMethod& method, const Exec& exec, const Ge
     if (one == nullptr) continue;
     GemmBlocking c = initial_blocking(*one, job);
     choose_blocks(c, exec, job);
-    most = std::max(most, c.threads * scratch_at(nullptr, c).bytes);
+    most = std::max(most,
+                    packed_a_at(nullptr, c, job).bytes + c.threads * scratch_at(nullptr, c).bytes);
   }
   return most;
+}
+
+PackedA packed_a_at(std::byte* memory, const GemmBlocking& c, const GemmJob& job) {
+  if (!c.packs_a) return {};
+  const std::int64_t depth = blocks(job.a.cols(), c.kc) * c.kc;
+  PackedA packed{.rows = round_up(job.out.rows, c.method->tile.rows)};
+  const std::int64_t panels =
+      round_up(packed.rows * depth * packed_bytes(c.method->packed_type), 64);
+  packed.bytes =
+      panels + round_up(packed.rows * blocks(depth, c.run) * std::int64_t{sizeof(float)}, 64);
+  if (memory == nullptr) return packed;
+  packed.panels = memory;
+  packed.scales = reinterpret_cast<float*>(memory + panels);
+  return packed;
 }
 
 GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
@@ -131,7 +179,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const Microkernel& tile = c.method->tile;
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
-  const std::int64_t sum_rows = c.whole_k ? tile.rows : c.mc;
+  const std::int64_t sum_rows = c.whole_k || c.one_k_block ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   take(scratch.a_packed, a_rows * c.kc, packed_size);
   take(scratch.b_packed, b_rows * c.kc, packed_size);

@@ -27,6 +27,10 @@ struct GemmBlocking {
   // All of K in one block, packed panels of B stay in L2 while all rows of A pass: each element of
   // B is decoded once a call. For matrix tiles, whose sums are costly to load and store.
   bool whole_k = false;
+  // A is packed once a call, before all blocks (GemmMethod::kc): panels of B stay in L2 while all
+  // of it passes.
+  bool packs_a = false;
+  bool one_k_block = false;
   DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed
   std::int64_t kc = kGemmKc;      // K blocking: products summed before the next panels are packed
   AppliedScales applied_scales = AppliedScales::none;
@@ -37,6 +41,15 @@ struct GemmBlocking {
   int threads = 1;
 };
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
+
+// A, packed once a call: [block of K][row panel], and the scales of each panel.
+struct PackedA {
+  std::byte* panels = nullptr;
+  float* scales = nullptr;
+  std::int64_t rows = 0;   // a multiple of the tile's
+  std::int64_t bytes = 0;  // in total, a multiple of 64; 0 where it is not
+};
+PackedA packed_a_at(std::byte* memory, const GemmBlocking& c, const GemmJob& job);
 
 // Scratch memory of one thread. a_packed is one packed panel of A and b_packed the packed block of
 // B; at small M they are all rows of A and kDotCols rows of B, not interleaved.

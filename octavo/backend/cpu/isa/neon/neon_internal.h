@@ -12,6 +12,7 @@ Fp4Rows neon_fp4(DType source);
 MxKernels neon_mx(const MxBlocks& blocks);
 std::int64_t neon_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);
 DecodeSpan neon_decode(const Decoder& decoder);
+DecodeScaled neon_decode_scaled(const Decoder& decoder);
 extern const GemmMethod kNeonF32;
 void neon_f32_tile(const MicrokernelJob& job);  // the microkernel of kNeonF32: MR x NR = 8 x 12
 void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t words,

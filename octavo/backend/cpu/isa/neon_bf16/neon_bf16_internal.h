@@ -8,6 +8,10 @@ namespace octavo::cpu {
 
 // Null where an operand is not exact in bf16.
 const GemmMethod* neon_bf16_method(const GemmJob& job);
+DotKernel neon_bf16_dot_codes(const Format& format);
+// Its microkernel, in assembly, and the same as a compiler makes it of C++: the same bits.
+void neon_bf16_tile(const MicrokernelJob& job);
+void neon_bf16_tile_compiled(const MicrokernelJob& job);
 
 // The softmax and the weighted values of a query block of 12, in bf16 (attention.h), and whether V
 // and the type of P allow that.

@@ -29,8 +29,16 @@ constexpr GemmMethod kI8{
     .dot = neon_dot_i8,
     .look_up = neon_dot_look_up};
 
+// Scales along K cost SMMLA a conversion and a multiplication of every sum for each block of them.
+// Where they are multiplied into bf16 panels, which is exact, BFMMLA is faster; but panels are not
+// worth packing for one row, nor for a few of longer blocks.
+bool takes_integers(const GemmJob& job) {
+  const std::int64_t run = common_run(job), rows = job.out.rows;
+  return is_integer_job(job) && (run > kMxBlock || rows == 1 || (rows <= 16 && run == kMxBlock));
+}
+
 const GemmMethod* i8mm_gemm(const GemmJob& job) {
-  if (is_integer_job(job)) return &kI8;
+  if (takes_integers(job)) return &kI8;
   const GemmMethod* method = neon_bf16_method(job);
   return method != nullptr ? method : neon_dot_gemm(job);
 }
