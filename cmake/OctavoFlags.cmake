@@ -59,7 +59,8 @@ endif()
 # it would need glibc 2.35.
 add_library(octavo_runtime INTERFACE)
 if(OCTAVO_STATIC_LIBSTDCXX)
-  target_link_options(octavo_runtime INTERFACE -static-libstdc++)
+  # Without the sections that nothing calls: std::random_device is one, and would need glibc 2.36.
+  target_link_options(octavo_runtime INTERFACE -static-libstdc++ LINKER:--gc-sections)
 endif()
 
 find_package(Threads REQUIRED)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "octavo/base/root_sum_square.h"
+
 namespace octavo {
 namespace {
 
@@ -33,7 +35,7 @@ double relative_error(AttentionRung rung, const RangeFacts& facts) {
   const double of_value = rung == AttentionRung::bf16  ? kBf16
                           : rung == AttentionRung::f32 ? kF32
                                                        : kE4m3;
-  return std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+  return root_sum_square(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
 }
 
 // Standard deviation of a score, in units of ln.
@@ -108,7 +110,7 @@ double most_v_error(AttentionRung rung, DType given) {
 // normalization cancels it, and a row whose weight is on one key, or on equal keys, is the worst.
 // Whether keys are equal is unknown here.
 double log_sum_exp_error(AttentionRung rung, double of_score) {
-  return std::hypot(kDeviations * of_score, most_p_error(rung));
+  return root_sum_square(kDeviations * of_score, most_p_error(rung));
 }
 
 }  // namespace
@@ -207,7 +209,8 @@ double least_modelled_error(AttentionRung rung, const RangeFacts& facts, const R
 }
 
 double modelled_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
-  const double of_score = std::hypot(score_error(rung, facts), arithmetic_error(facts) * row.score);
+  const double of_score =
+      root_sum_square(score_error(rung, facts), arithmetic_error(facts) * row.score);
   const double output = output_error(rung, facts, row, of_score);
   return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
 }

@@ -10,6 +10,7 @@
 #include "octavo/backend/cpu/attention/attention_operand_rows.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 #include "octavo/backend/cpu/work_split.h"
+#include "octavo/base/root_sum_square.h"
 
 namespace octavo::cpu {
 namespace {
@@ -106,8 +107,8 @@ double limbs_deviation(const Isa& isa, const AttentionMethod& method, const Exec
   constexpr double kUnit = 1.0 / 8128, kRounded = 0.288675 * kUnit, kLower = 128 * kRounded;
   const auto depth = static_cast<double>(job.q.first.cols());
   const double left_out = std::sqrt(depth) * kLower * a * kLower * b,
-               rounded = kRounded * std::hypot(a * norms.k, b * norms.q);
-  return std::hypot(left_out, rounded) * std::abs(job.softmax_scale);
+               rounded = kRounded * root_sum_square(a * norms.k, b * norms.q);
+  return root_sum_square(left_out, rounded) * std::abs(job.softmax_scale);
 }
 
 }  // namespace
