@@ -50,9 +50,10 @@ void check_accumulator(const Struct& recipe, std::string_view name) {
   need(recipe.accumulator != Accumulator::f64, name,
        "got accumulator = float64, which sums values; expected native, float32, float16 or "
        "hopper_fp8");
-  need(recipe.accumulator != Accumulator::amx_bf16, name,
-       "got accumulator = amx_bf16, which is for single products; expected native, float32, float16 "
-       "or hopper_fp8");
+  need(
+      recipe.accumulator != Accumulator::amx_bf16, name,
+      "got accumulator = amx_bf16, which is for single products; expected native, float32, float16 "
+      "or hopper_fp8");
   need(recipe.accumulator != Accumulator::hopper_fp8 || !std::is_same_v<Struct, NVFP4BlockScaling>,
        name, "got accumulator = hopper_fp8, which multiplies e4m3 and e5m2; leave it native");
 }

@@ -3,8 +3,8 @@
 // the 64 products a cycle that four BFMMLA are, so 60 (bench/ladder/gemm_bf16_tile.cc runs both).
 //
 // Registers: v8 to v31 are the accumulators, [4 pairs of rows][6 pairs of columns]; v0 to v3 are A,
-// v4 to v7 two of the three pairs of B vectors of a step, loaded while the other two are multiplied.
-// An accumulator is used once in 24 instructions, which hides the latency of BFMMLA.
+// v4 to v7 two of the three pairs of B vectors of a step, loaded while the other two are
+// multiplied. An accumulator is used once in 24 instructions, which hides the latency of BFMMLA.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace {
 #define OCTAVO_MMLA_A1(s, t, b0, b1) OCTAVO_MMLA(s, 1, b0) OCTAVO_MMLA(t, 1, b1)
 #define OCTAVO_MMLA_A2(s, t, b0, b1) OCTAVO_MMLA(s, 2, b0) OCTAVO_MMLA(t, 2, b1)
 #define OCTAVO_MMLA_A3(s, t, b0, b1) OCTAVO_MMLA(s, 3, b0) OCTAVO_MMLA(t, 3, b1)
-#define OCTAVO_MMLA_FIRST(b0, b1)                                   \
-  OCTAVO_MMLA_A0(8, 9, b0, b1) OCTAVO_MMLA_A1(14, 15, b0, b1)       \
-  OCTAVO_MMLA_A2(20, 21, b0, b1) OCTAVO_MMLA_A3(26, 27, b0, b1)
-#define OCTAVO_MMLA_SECOND(b0, b1)                                  \
-  OCTAVO_MMLA_A0(10, 11, b0, b1) OCTAVO_MMLA_A1(16, 17, b0, b1)     \
-  OCTAVO_MMLA_A2(22, 23, b0, b1) OCTAVO_MMLA_A3(28, 29, b0, b1)
-#define OCTAVO_MMLA_THIRD(b0, b1)                                   \
-  OCTAVO_MMLA_A0(12, 13, b0, b1) OCTAVO_MMLA_A1(18, 19, b0, b1)     \
-  OCTAVO_MMLA_A2(24, 25, b0, b1) OCTAVO_MMLA_A3(30, 31, b0, b1)
+#define OCTAVO_MMLA_FIRST(b0, b1) \
+  OCTAVO_MMLA_A0(8, 9, b0, b1)    \
+  OCTAVO_MMLA_A1(14, 15, b0, b1) OCTAVO_MMLA_A2(20, 21, b0, b1) OCTAVO_MMLA_A3(26, 27, b0, b1)
+#define OCTAVO_MMLA_SECOND(b0, b1) \
+  OCTAVO_MMLA_A0(10, 11, b0, b1)   \
+  OCTAVO_MMLA_A1(16, 17, b0, b1) OCTAVO_MMLA_A2(22, 23, b0, b1) OCTAVO_MMLA_A3(28, 29, b0, b1)
+#define OCTAVO_MMLA_THIRD(b0, b1) \
+  OCTAVO_MMLA_A0(12, 13, b0, b1)  \
+  OCTAVO_MMLA_A1(18, 19, b0, b1) OCTAVO_MMLA_A2(24, 25, b0, b1) OCTAVO_MMLA_A3(30, 31, b0, b1)
 #define OCTAVO_ZERO(n) "movi v" #n ".4s, #0\n"
 #define OCTAVO_STORE(n, m, at) "stp q" #n ", q" #m ", [%[sums], #" #at "]\n"
 
