@@ -105,7 +105,7 @@ def main() -> None:
     torch.manual_seed(1)
     # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
     warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
-    # Small shapes first: what is left out where time is short is what takes longest.
+    # Small shapes first: a run that exceeds its budget then skips the longest.
     groups = [("casts", cast_rows, ()), ("quantizers", quantize_rows, ())]
     for shape in sorted(cases.QUICK_SHAPES if quick else cases.SHAPES, key=lambda s: s[0] * s[1]):
         groups.append((f"products of {' x '.join(map(str, shape))}", product_rows, (shape,)))

@@ -20,7 +20,7 @@ const Kernels& device_backend(Device device, const Kernels* wanted, std::string_
 // How many threads a call has whose caller does not say: available_threads or product_threads.
 using DefaultThreads = int (*)();
 
-// The Exec of a CPU operation on so many elements. `threads` is the caller's, 0 for the default;
+// The Exec of a CPU operation on `elements` elements. `threads` is the caller's, 0 for the default;
 // throws Error(invalid_argument) where it is out of range. Little work gets one thread.
 Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op,
                DefaultThreads default_threads = available_threads);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/base/small_file.h"
+#include "octavo/base/system_file.h"
 
 namespace octavo {
 namespace {
@@ -34,7 +34,7 @@ std::optional<double> quota_of(std::string_view quota, std::string_view period) 
 }
 
 std::optional<double> quota_v2(const std::string& folder) {
-  const std::optional<std::string> found = read_small_file(folder + "/cpu.max");
+  const std::optional<std::string> found = read_system_file(folder + "/cpu.max");
   if (!found) return std::nullopt;
   std::string_view text = *found;  // "max 100000", "250000 100000"
   const std::string_view quota = take_until(text, ' ');
@@ -42,8 +42,8 @@ std::optional<double> quota_v2(const std::string& folder) {
 }
 
 std::optional<double> quota_v1(const std::string& folder) {
-  const std::optional<std::string> quota = read_small_file(folder + "/cpu.cfs_quota_us"),
-                                   period = read_small_file(folder + "/cpu.cfs_period_us");
+  const std::optional<std::string> quota = read_system_file(folder + "/cpu.cfs_quota_us"),
+                                   period = read_system_file(folder + "/cpu.cfs_period_us");
   return quota && period ? quota_of(*quota, *period) : std::nullopt;
 }
 
@@ -73,7 +73,7 @@ bool has_controller(std::string_view controllers, std::string_view name) {
 
 std::optional<double> read_cpu_quota(const std::string& root) {
   const std::string mounts = root + "/sys/fs/cgroup";
-  const std::optional<std::string> groups = read_small_file(root + "/proc/self/cgroup");
+  const std::optional<std::string> groups = read_system_file(root + "/proc/self/cgroup");
   std::string_view lines = groups ? std::string_view(*groups) : "0::/";
   std::optional<double> least;
   while (!lines.empty()) {  // "4:cpu,cpuacct:/a/group", "0::/a/group"

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
-#include "octavo/base/small_file.h"
+#include "octavo/base/system_file.h"
 
 namespace octavo {
 namespace {
@@ -28,7 +28,7 @@ std::optional<int> take_number(std::string_view& text) {
 }
 
 std::optional<int> read_number(const std::string& path) {
-  const std::optional<std::string> text = read_small_file(path);
+  const std::optional<std::string> text = read_system_file(path);
   if (!text) return std::nullopt;
   std::string_view rest = *text;
   const std::optional<int> number = take_number(rest);
@@ -36,7 +36,7 @@ std::optional<int> read_number(const std::string& path) {
 }
 
 std::vector<int> read_list(const std::string& path, int end) {
-  const std::optional<std::string> text = read_small_file(path);
+  const std::optional<std::string> text = read_system_file(path);
   return text ? parse_cpu_list(*text, end) : std::vector<int>{};
 }
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "octavo/base/small_file.h"
+#include "octavo/base/system_file.h"
 #include "octavo/base/system_tree_testing_internal.h"
 
 namespace octavo {
@@ -137,15 +137,15 @@ TEST(CpuTopology, ListsAsLinuxPrintsThem) {
 
 TEST(CpuTopology, FilesThatCannotBeReadAreNotThere) {
   const SystemTree tree;
-  tree.write("long", std::string(kSmallFileBytes + 1, '1'));
-  tree.write("longest", std::string(kSmallFileBytes, '1'));
+  tree.write("long", std::string(kSystemFileBytes + 1, '1'));
+  tree.write("longest", std::string(kSystemFileBytes, '1'));
   tree.write("text", "12 \n\n");
   tree.write("folder/file", "");
   ASSERT_EQ(mkfifo(tree.path("pipe").c_str(), 0600), 0);  // a reader would wait for a writer
-  const auto read = [&](const char* name) { return read_small_file(tree.root() + "/" + name); };
+  const auto read = [&](const char* name) { return read_system_file(tree.root() + "/" + name); };
   EXPECT_EQ(read("text"), "12");
   EXPECT_EQ(read("folder/file"), "");
-  EXPECT_EQ(read("longest")->size(), kSmallFileBytes);
+  EXPECT_EQ(read("longest")->size(), kSystemFileBytes);
   for (const char* name : {"long", "folder", "pipe", "absent"})
     EXPECT_EQ(read(name), std::nullopt) << name;
 }

@@ -228,7 +228,7 @@ TEST(Gemm, TheTilesOfAmxMultiplyBf16) {
   EXPECT_EQ(with(quantize(ones({2, 64}).view(), preset("nvfp4"))), "");
 }
 
-// Where nobody says how many: those of products, not of casts.
+// The default number of threads is that of products, not of casts.
 TEST(Gemm, HasTheThreadsOfProducts) {
   static int threads = 0;
   Kernels kernels = reference_backend();

@@ -42,7 +42,7 @@ float sum_of(const std::vector<float>& a, Accumulator accumulator = Accumulator:
 }
 
 // bf16 of every kind. Magnitudes are near `middle`, with some far off, and where `specials` is not
-// 0, one of so many is subnormal, zero, Inf or NaN.
+// 0, one in that many is subnormal, zero, Inf or NaN.
 std::vector<std::uint16_t> any_bf16(std::int64_t count, int middle, unsigned specials,
                                     unsigned seed) {
   std::mt19937 random(seed);

@@ -1,6 +1,6 @@
 // The inner loop of the bf16 microkernel, in assembly: 8 rows by 12 columns, 24 accumulators. A
-// compiler has the same 32 registers, but hoists loads and spills; measured as C++ it keeps 54 of
-// the 64 products a cycle that four BFMMLA are, so 60 (bench/ladder/gemm_bf16_tile.cc runs both).
+// compiler has the same 32 registers, but hoists loads and spills (bench/ladder/gemm_bf16_tile.cc
+// times both).
 //
 // Registers: v8 to v31 are the accumulators, [4 pairs of rows][6 pairs of columns]; v0 to v3 are A,
 // v4 to v7 two of the three pairs of B vectors of a step, loaded while the other two are

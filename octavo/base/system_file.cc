@@ -1,4 +1,4 @@
-#include "octavo/base/small_file.h"
+#include "octavo/base/system_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,15 +22,15 @@ bool read_into(int file, std::string& text) {
 
 }  // namespace
 
-std::optional<std::string> read_small_file(const std::string& path) {
+std::optional<std::string> read_system_file(const std::string& path) {
   // Where something else has that name, a pipe for example, opening it must not wait.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return std::nullopt;
   struct stat facts {};
-  std::string text(kSmallFileBytes + 1, '\0');
+  std::string text(kSystemFileBytes + 1, '\0');
   const bool is_read = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && read_into(file, text);
   close(file);
-  if (!is_read || text.size() > kSmallFileBytes) return std::nullopt;
+  if (!is_read || text.size() > kSystemFileBytes) return std::nullopt;
   text.resize(text.find_last_not_of(" \t\n") + 1);
   return text;
 }
