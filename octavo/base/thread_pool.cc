@@ -45,6 +45,17 @@ inline void relax() {
 #endif
 }
 
+// What the pool's mutex guards takes nanoseconds, and all workers want it at once when a job comes:
+// one that fails to get it tries again instead of sleeping, from which the kernel takes
+// microseconds to wake it, one after another.
+void lock_soon(std::unique_lock<std::mutex>& lock) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (lock.try_lock()) return;
+    relax();
+  }
+  lock.lock();
+}
+
 // Set while this thread runs a part: calls made from there run in line.
 thread_local bool inside_part = false;
 
@@ -83,7 +94,8 @@ class Pool {
   // Returns when every part is done.
   void run(Job& job, int helpers) {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_, std::defer_lock);
+      lock_soon(lock);
       follow_affinity();
       while (static_cast<int>(workers_.size()) < helpers && start_worker()) {
       }
@@ -96,7 +108,8 @@ class Pool {
     }
     job.work();
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_, std::defer_lock);
+      lock_soon(lock);
       Job** link = &jobs_;
       while (*link != &job) link = &(*link)->older;
       *link = job.older;
@@ -104,7 +117,8 @@ class Pool {
     for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_relaxed) > 0; ++i) relax();
     // Under the mutex even when the count is zero: the last helper touches the job until it
     // unlocks.
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    lock_soon(lock);
     job.all_left.wait(lock, [&job] { return job.helpers.load(std::memory_order_relaxed) == 0; });
   }
 
@@ -134,7 +148,7 @@ class Pool {
       lock.unlock();
       leave_core(job->caller_core, cores);
       job->work();
-      lock.lock();
+      lock_soon(lock);
       if (job->helpers.fetch_sub(1, std::memory_order_relaxed) == 1) job->all_left.notify_one();
     }
   }
@@ -154,7 +168,7 @@ class Pool {
     const std::uint32_t seen = news_.load(std::memory_order_relaxed);
     lock.unlock();
     for (int i = 0; i < kSpins && news_.load(std::memory_order_relaxed) == seen; ++i) relax();
-    lock.lock();
+    lock_soon(lock);
     ++sleepers_;
     while (news_.load(std::memory_order_relaxed) == seen) work_.wait(lock);
     --sleepers_;

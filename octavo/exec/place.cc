@@ -1,4 +1,5 @@
 #include <cstring>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/exec/collapse_internal.h"
@@ -128,7 +129,22 @@ void Scratch::take() {
   api.clear(exec_, numbers_, kBytes);
 }
 
-StagingMemory::~StagingMemory() { release(); }
+namespace {
+
+// What a thread keeps of its last staging memory on the host. A product of large matrices stages
+// them in tens of megabytes, and memory that is new to the process costs a page fault for every
+// page of it, in each call.
+thread_local Tensor kept_staging;
+constexpr std::int64_t kMostKept = 128 << 20;
+
+}  // namespace
+
+StagingMemory::~StagingMemory() {
+  if (host_.owner() != nullptr && host_.nbytes() <= kMostKept &&
+      (kept_staging.owner() == nullptr || kept_staging.nbytes() < host_.nbytes()))
+    kept_staging = std::move(host_);
+  release();
+}
 
 void StagingMemory::release() noexcept {
   if (there_ != nullptr) device_api(exec_.device).release(exec_, there_);
@@ -138,7 +154,12 @@ void StagingMemory::release() noexcept {
 
 float* StagingMemory::at_least(std::int64_t count) {
   if (is_host(exec_)) {
-    if (host_.owner() == nullptr || count > count_) host_ = Tensor::values({count}, DType::f32);
+    if (host_.owner() == nullptr || count > count_) {
+      if (kept_staging.owner() != nullptr && element_count(kept_staging.shape()) >= count)
+        host_ = std::exchange(kept_staging, Tensor{});
+      else
+        host_ = Tensor::values({count}, DType::f32);
+    }
     count_ = element_count(host_.shape());
     return static_cast<float*>(host_.view().data);
   }
