@@ -1,10 +1,10 @@
-"""docs/performance.md as one text, and README.md with its two tables made anew."""
+"""docs/performance.md as one text, and README.md with its three tables made anew."""
 
 from __future__ import annotations
 
 import re
 
-from . import attention, checkpoint, cpu, h200, h200_gemm, readme
+from . import attention, checkpoint, cpu, h200, h200_gemm, readme, x86
 from .results import newest, on_h200, results, section
 
 TOP = (
@@ -16,9 +16,9 @@ TOP = (
     '"times" is how many times the rival\'s speed octavo has; below 1 the rival is faster. A "bar" '
     "is what a case is held to; what misses it is counted. Numbers of one run compare with each "
     "other; those of two machines or days do not.",
-    "`make bench` measures again on a CPU, `tools/gpu_check --only build,bench` and the programs "
-    "of `bench/cuda` on a Hopper GPU; the README of each question in `bench/` says how it is "
-    "timed. x86 has no kernels of its own yet and no figures: it runs the portable ones.",
+    "`make bench` measures again on a CPU, `tools/x86_check --only build,bench` on one of x86, "
+    "`tools/gpu_check --only build,bench` and the programs of `bench/cuda` on a Hopper GPU; the "
+    "README of each question in `bench/` says how it is timed.",
 )
 
 
@@ -36,6 +36,7 @@ def performance() -> str:
         *cpu_sections("attention", attention.attention),
         *cpu_sections("attention-rates", attention.rates),
         *cpu_sections("linear", cpu.layer),
+        *cpu_sections("x86", x86.x86),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         "## NVIDIA H200",
         h200.memory_bound(on_h200("")),
@@ -52,7 +53,8 @@ def performance() -> str:
 
 def filled(text: str) -> str:
     """README.md with everything between its marks made anew."""
-    for mark, made in (("ARM", readme.arm()), ("H200", readme.h200())):
+    tables = {"ARM": readme.arm(), "X86": x86.readme(), "H200": readme.h200()}
+    for mark, made in tables.items():
         marked = re.compile(rf"(<!-- BEGIN {mark}\b.*?-->\n).*?(<!-- END {mark} -->)", re.S)
         text, count = marked.subn(lambda found, made=made: found[1] + made + "\n" + found[2], text)
         if count != 1:

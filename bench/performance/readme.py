@@ -1,4 +1,4 @@
-"""The two tables of README.md: five rows for ARM, five for the H200."""
+"""Two tables of README.md: five rows for ARM, five for the H200."""
 
 from __future__ import annotations
 

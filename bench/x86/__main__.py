@@ -53,6 +53,9 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path, help="also write the results there")
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--seconds", type=float, default=1200.0, help="for all of it, about")
+    parser.add_argument(
+        "--only", default="", help="groups that begin so: casts,quantizers,products of 16,attention"
+    )
     parser.add_argument("--commit", default="unknown", help="what is measured")
     parser.add_argument("--cpu", default=platform.machine(), help="and on what")
     args = parser.parse_args()
@@ -73,7 +76,7 @@ def main() -> int:
     print(f"{args.cpu}, backend {results['machine']['backend']}")
     for cores in runs:
         print(f"-- {len(cores)} core{'s' if len(cores) > 1 else ''}")
-        more = ("--seconds", str(args.seconds / len(runs)))
+        more = ("--seconds", str(args.seconds / len(runs)), "--only", args.only)
         rows = run_worker("x86", cores, print_row, args.quick, more)
         results["runs"][str(len(cores))] = rows
         if args.json:  # after each: what follows may run out of time

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -18,7 +18,16 @@ from bench.x86.cases import Case
 TURNS, QUICK_TURNS = 25, 2
 
 
-def fastest(functions: sides.Sides, seconds: float, quick: bool) -> tuple[dict, dict]:
+def settle(function: Callable[[], object]) -> None:
+    """Threads of the side before, which may spin for some milliseconds, go to sleep; those of this
+    side wake up, as they are between calls of a program that makes one after another."""
+    time.sleep(0.005)
+    function()
+
+
+def fastest(
+    functions: sides.Sides, seconds: float, quick: bool, threads: int = 1
+) -> tuple[dict, dict]:
     """Seconds of each, and what those that failed said."""
     working, failed = {}, {}
     for name, function in functions.items():
@@ -30,7 +39,8 @@ def fastest(functions: sides.Sides, seconds: float, quick: bool) -> tuple[dict, 
                 raise
             failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     turns = QUICK_TURNS if quick else TURNS
-    return in_turns(working, turns, pick=min, seconds=seconds), failed
+    before = settle if threads > 1 and not quick else lambda function: None
+    return in_turns(working, turns, pick=min, seconds=seconds, before=before), failed
 
 
 def row_of(case: Case, rate: float, rivals: dict[str, float], threads: int, quick: bool) -> dict:
@@ -52,7 +62,7 @@ def cast_rows(threads: int, quick: bool, seconds: float) -> Iterator[dict]:
     values = torch.randn(cases.QUICK_CAST_ELEMENTS if quick else cases.CAST_ELEMENTS)
     values = copy_of(values, torch.float32)
     for case in cases.casts(quick):
-        times, failed = fastest(sides.of_cast(case, values, threads), seconds, quick)
+        times, failed = fastest(sides.of_cast(case, values, threads), seconds, quick, threads)
         rates = {name: case.work / taken for name, taken in times.items()}
         yield row_of(case, rates.pop("octavo"), rates, threads, quick) | {"failed": failed}
 
@@ -61,7 +71,7 @@ def quantize_rows(threads: int, quick: bool, seconds: float) -> Iterator[dict]:
     shape = cases.QUICK_QUANTIZE_SHAPE if quick else cases.QUANTIZE_SHAPE
     values = copy_of(torch.randn(shape), torch.bfloat16)
     for case in cases.quantizers(quick):
-        times, _ = fastest(sides.of_quantize(case, values, threads), seconds, quick)
+        times, _ = fastest(sides.of_quantize(case, values, threads), seconds, quick, threads)
         yield row_of(case, case.work / times["octavo"], {}, threads, quick)
 
 
@@ -74,7 +84,7 @@ def product_rows(
     functions = sides.product_rivals(x, w, threads)
     for case in wanted:
         functions[case.name] = sides.of_product(case, x, w, threads)
-    times, failed = fastest(functions, len(functions) * seconds, quick)
+    times, failed = fastest(functions, len(functions) * seconds, quick, threads)
     rivals = {name: wanted[0].work / times[name] for name in cases.PRODUCT_RIVALS if name in times}
     for case in (case for case in wanted if case.name in times):
         row = row_of(case, case.work / times[case.name], rivals, threads, quick)
@@ -86,7 +96,7 @@ def attention_rows(
 ) -> Iterator[dict]:
     wanted = cases.attention(tokens, size)
     functions = sides.of_attention(wanted, tokens, size, threads)
-    times, failed = fastest(functions, len(functions) * seconds, quick)
+    times, failed = fastest(functions, len(functions) * seconds, quick, threads)
     own = {case.name for case in wanted}
     rivals = {name: wanted[0].work / t for name, t in times.items() if name not in own}
     for case in (case for case in wanted if case.name in times):
@@ -99,6 +109,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--only", default="", help="names of groups begin with one of these")
     args = parser.parse_args()
     threads, quick = args.threads, args.quick
     torch.set_num_threads(threads)
@@ -112,7 +123,10 @@ def main() -> None:
     for tokens, size in cases.QUICK_ATTENTION if quick else cases.ATTENTION:
         name = f"attention, {tokens} tokens of {size}"
         groups.append((name, attention_rows, (tokens, size)))
-    sides_in_all = 12 * 3 + 4 + len(cases.SHAPES) * 14 + len(cases.ATTENTION) * 6
+    chosen = tuple(part for part in args.only.split(",") if part)
+    groups = [group for group in groups if not chosen or group[0].startswith(chosen)]
+    sides_of = {"casts": 36, "quantizers": 4, "products": 14, "attention,": 6}
+    sides_in_all = max(1, sum(sides_of[group[0].split()[0]] for group in groups))
     each = args.seconds / sides_in_all
     end = time.monotonic() + args.seconds
     for name, rows, arguments in groups:
