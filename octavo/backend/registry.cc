@@ -59,8 +59,8 @@ std::vector<BackendInfo> backends() {
   const CpuFeatures& cpu = cpu_features();
   const bool vbmi = cpu.avx512 && cpu.avx2 && cpu.avx512_vbmi;
   add("cpu/amx", &cpu::kAmxKernels, vbmi && cpu.amx && amx_permitted(),
-      !cpu.amx          ? "the CPU or the system does not offer AMX (tiles, bf16)"
-      : amx_permitted() ? "the CPU reports AMX (tiles, bf16), and the kernel permits it"
+      !cpu.amx          ? "the CPU or the system does not offer AMX (tiles, bf16, int8)"
+      : amx_permitted() ? "the CPU reports AMX (tiles, bf16, int8), and the kernel permits it"
                         : "the CPU reports AMX, but the kernel does not permit it (arch_prctl)");
   add("cpu/avx512_vbmi", &cpu::kAvx512VbmiKernels, vbmi,
       cpu.avx512_vbmi ? "the CPU reports AVX-512 with VBMI"

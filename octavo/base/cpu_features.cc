@@ -40,11 +40,13 @@ std::string model() { return "aarch64"; }
 // GCC's builtin checks CPUID and whether the system saves the wide registers (XCR0). It does not
 // know AMX before GCC 13, so AMX is probed here.
 bool probe_amx() {
-  constexpr unsigned kOsxsave = 1u << 27, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kOsxsave = 1u << 27, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24,
+                     kAmxInt8 = 1u << 25;
   constexpr unsigned kTileState = 3u << 17;  // XCR0: tile configuration and tile data
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kOsxsave)) return false;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & kAmxBf16) || !(d & kAmxTile)) return false;
+  constexpr unsigned kAll = kAmxBf16 | kAmxTile | kAmxInt8;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAll) != kAll) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & kTileState) == kTileState;

@@ -17,7 +17,7 @@ struct CpuFeatures {
   bool avx2 = false;    // with FMA and F16C
   bool avx512 = false;  // F + BW + VL + DQ
   bool avx512_vbmi = false;
-  bool amx = false;  // tile + bf16
+  bool amx = false;  // tile + bf16 + int8
 };
 
 const CpuFeatures& cpu_features();

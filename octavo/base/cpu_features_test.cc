@@ -43,7 +43,7 @@ TEST(CpuFeatures, AgreeWithTheKernelsList) {
   EXPECT_EQ(f.sve, listed({"sve"}));
   EXPECT_EQ(f.avx2, listed({"avx2"}));
   EXPECT_EQ(f.avx512, listed({"avx512f", "avx512bw", "avx512vl", "avx512dq"}));
-  EXPECT_EQ(f.amx, listed({"amx_tile", "amx_bf16"}));
+  EXPECT_EQ(f.amx, listed({"amx_tile", "amx_bf16", "amx_int8"}));
 }
 
 TEST(CpuFeatures, BelongToTheArchitecture) {

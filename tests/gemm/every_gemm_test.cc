@@ -44,6 +44,9 @@ std::vector<Pair> every_pair() {
   with("fp8-1x128", "bf16_scales", [](Scaling& s) { s.scale.format = ScaleFormat::bf16; });
   with("fp8", "e4m3fnuz", [](Scaling& s) { s.format = e4m3fnuz; });
   with("fp8", "e3m4", [](Scaling& s) { s.format = parse_format("e3m4"); });
+  with("fp8-channel", "int8_rows", [](Scaling& s) { s.format = mxint8; });
+  with("fp8-channel", "e2m3_rows", [](Scaling& s) { s.format = e2m3fn; });
+  with("fp8-channel", "e2m1_rows", [](Scaling& s) { s.format = e2m1fn; });
   with("fp8-1x128", "e5m10", [](Scaling& s) { s.format = parse_format("e5m10"); });
   with("nvfp4", "nvfp4_16x16", [](Scaling& s) { s.tile = {16, 16}; });
   return pairs;

@@ -73,7 +73,7 @@ FOLDERS = {
         "avx2": Folder("portable", adds=("AVX",)),
         "avx512": Folder("avx2", adds=("AVX-512", "masks")),
         "avx512_vbmi": Folder("avx512", adds=("VBMI",)),
-        "amx": Folder("avx512_vbmi", adds=("AMX tiles", "AMX bf16")),
+        "amx": Folder("avx512_vbmi", adds=("AMX tiles", "AMX bf16", "AMX int8")),
     },
     "aarch64": {
         "rooms": Folder(),

@@ -135,6 +135,8 @@ struct Isa {
   Fp4Rows (*fp4)(DType source) = nullptr;
   bool fp4_searches = false;                                // does that take Fp4Tiles::searched?
   DecodeScaled (*decode_scaled)(const Decoder&) = nullptr;  // null, or returning null: none
+  // f32 to bf16, to nearest even; NaN becomes quiet and keeps its sign. Null: a portable loop.
+  void (*narrow_bf16)(const float* values, std::uint16_t* out, std::int64_t n) = nullptr;
   RankTiles rank;
   Fp4Squares fp4_squares;
   // Kernels::row_error, and whether it reads codes: those of e4m3fn and e5m2.

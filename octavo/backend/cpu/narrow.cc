@@ -7,7 +7,7 @@
 
 namespace octavo::cpu {
 
-Narrower::Narrower(const Isa& isa, DType to) {
+Narrower::Narrower(const Isa& isa, DType to) : narrow_bf16_(isa.narrow_bf16) {
   if (to != DType::f16) return;
   // f16 as a format of its own.
   const EncodePolicy policy{.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet};
@@ -19,6 +19,7 @@ void Narrower::operator()(const float* from, std::byte* to, std::int64_t n) cons
   if (encode_ != nullptr) return encode_(encoder_, from, to, n, 0);
   // Integer rounding, which compilers vectorise.
   auto* out = reinterpret_cast<std::uint16_t*>(to);
+  if (narrow_bf16_ != nullptr) return narrow_bf16_(from, out, n);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(from[i]);
     const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;

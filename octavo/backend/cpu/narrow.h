@@ -18,6 +18,7 @@ class Narrower {
  private:
   Encoder encoder_{};
   EncodeSpan encode_ = nullptr;  // null: bf16
+  void (*narrow_bf16_)(const float*, std::uint16_t*, std::int64_t) = nullptr;
 };
 
 // bf16 to f32: bf16 is the upper half of an f32.

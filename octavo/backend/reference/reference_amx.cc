@@ -56,7 +56,19 @@ bool scales_change(const GemmOperand& operand) {
          tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
 }
 
-// Are elements times the scales of their tiles exact in bf16, and far from its ends?
+bool is_zero_tile(const QuantizedMatrix& from, std::int64_t grid_row, std::int64_t grid_col) {
+  const std::int64_t high = tile_extent(from.tile.rows, from.codes.rows),
+                     wide = tile_extent(from.tile.cols, from.codes.cols);
+  for (std::int64_t row = grid_row * high; row < std::min((grid_row + 1) * high, from.codes.rows);
+       ++row)
+    for (std::int64_t col = grid_col * wide; col < std::min((grid_col + 1) * wide, from.codes.cols);
+         ++col)
+      if (load_value(from.codes, row, col) != 0.0) return false;
+  return true;
+}
+
+// Are elements times the scales of their tiles exact in bf16, and far from its ends? A tile of
+// zeros has the smallest scale there is, which does not count.
 bool takes_scales(const GemmOperand& operand) {
   if (!scales_change(operand)) return true;
   const Matrix& scales = operand.quantized.scales;
@@ -67,7 +79,8 @@ bool takes_scales(const GemmOperand& operand) {
   for (std::int64_t row = 0; row < scales.rows; ++row)
     for (std::int64_t col = 0; col < scales.cols; ++col) {
       const double scale = load_value(scales, row, col);
-      if (std::isfinite(scale) && std::abs(std::ilogb(scale)) > kFar) return false;
+      if (!std::isfinite(scale) || std::abs(std::ilogb(scale)) <= kFar) continue;
+      if (scale != 0x1p-127 || !is_zero_tile(operand.quantized, row, col)) return false;
     }
   return true;
 }

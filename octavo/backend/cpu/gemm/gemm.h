@@ -19,7 +19,7 @@ enum class PackedType : std::uint8_t {
   f32,
   f16,
   bf16,
-  i8,  // an e2m1fn or e2m3fn as an integer, in units of its smallest value
+  i8,  // an e2m1fn, e2m3fn or mxint8 as an integer, in units of its smallest value
 };
 constexpr std::int64_t packed_bytes(PackedType packed_type) {
   return packed_type == PackedType::f32 ? 4 : packed_type == PackedType::i8 ? 1 : 2;
@@ -35,12 +35,17 @@ struct MicrokernelJob {
       *b_scale;        // [runs][rows], [runs][cols]; both null: applied already
   float* sums;         // rows x cols, accumulated into
   std::int64_t pitch;  // from one row of sums to the next
-  // Where it is not 0: A is not packed, its rows are this many bytes apart. Only microkernels with
-  // an a_step of their own take that.
-  std::int64_t a_pitch = 0;
   // The first run replaces the sums instead of adding to them. Only microkernels of methods with a
   // kc of their own take that.
   bool overwrites = false;
+  // What follows is for matrix tiles (an a_step of their own).
+  // Sums of earlier blocks of K are continued as they are, and scales, which are those of all of K,
+  // are applied at the end. Null scales: this is not the last block.
+  bool scales_at_end = false;
+  int rows = 0;  // rows of A that count; 0: all. Others may be left out.
+  // To be prefetched into L1 meanwhile: a part of the next panel of A.
+  const std::byte* prefetch = nullptr;
+  std::int64_t prefetch_bytes = 0;
 };
 inline constexpr int kMaxPanelRows = 32;
 struct Microkernel {
@@ -61,9 +66,13 @@ struct DotJob {
   std::int64_t run, runs;                      // a run is a multiple of kDotStep
   const float* a_scale[kDotRows];              // [runs] each
   const float* b_scale;  // [runs][kDotCols]; null: scales were applied to the elements
-  float* sums;           // rows x kDotCols, accumulated into
+  // The same, [runs] for each column: where the method asks for it (dot_scale_rows).
+  const float* b_scale_rows[kDotCols];
+  float* sums;  // rows x kDotCols, accumulated into
   std::int64_t pitch;
-  int rows;  // of A: M of this call, 1 to kDotRows
+  bool a_scale_changes;    // along K; else all runs of a row have its first
+  int rows;                // of A: M of this call, 1 to kDotRows
+  std::int64_t ahead = 0;  // bytes from a row of B to one of the next call, to be prefetched
 };
 using DotKernel = void (*)(const DotJob&);
 
@@ -82,16 +91,29 @@ template <typename One>
   }
 }
 
-// Decodes and packs rows of one-byte codes into a panel, [n][count]; n is a multiple of 16.
+enum class PanelOf : std::uint8_t { a, b };
+// Decodes and packs rows of codes into a panel: a byte for each code, or two codes of four bits in
+// one. f32 and f16 panels are [n][count], bf16 panels have the steps of the microkernel. n is a
+// multiple of 16, for matrix tiles of their steps.
 struct PackJob {
   const std::uint8_t* const* rows;
   int count;  // MR or NR of the method's microkernel
   std::int64_t n, run;
-  const float* scales;  // f32 panels: [runs][count]; runs are multiples of 16 except the last
-  float factor;         // f16 panels: multiplies all elements, a power of two
+  // f32 panels: [runs][count]; runs are multiples of 16 except the last. bf16 panels:
+  // [count][runs], runs being powers of two; null where none are applied.
+  const float* scales;
+  float factor;  // f16 panels: multiplies all elements, a power of two
   std::byte* panel;
 };
 using PackCodes = void (*)(const Format&, const PackJob&);
+// Decodes codes of B and multiplies them by a panel of A in one kernel, one run. The job has no B.
+using MultiplyCodes = void (*)(const PackJob&, const MicrokernelJob&);
+// What codes are packed: of which format, for which operand, and are there two in a byte?
+struct PackedCodes {
+  const Format& format;
+  PanelOf side;
+  bool nibbles;
+};
 
 // A GEMM method of an instruction set: element type of panels, microkernel, dot (GEMV) kernels,
 // packing functions.
@@ -118,12 +140,18 @@ struct GemmMethod {
   // other code may change, such as the shapes of AMX tiles.
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;
-  // Decode and pack in one kernel for codes of a format; null, or returning null, where there is
-  // none. f32 panels with scales applied, or f16 panels without.
-  PackCodes (*pack_codes)(const Format&) = nullptr;
+  // Decode and pack in one kernel; null, or returning null, where there is none. f32 panels with
+  // scales applied, f16 panels without, bf16 panels with those of tiles or without.
+  PackCodes (*pack_codes)(const PackedCodes&) = nullptr;
+  // For rows that are one panel, to which panels of B are of use once; null, or returning null,
+  // where there is none.
+  MultiplyCodes (*multiply_codes)(const PackedCodes&) = nullptr;
   // GEMV: `dot` for one row of A by B's one-byte codes, decoded in registers, with scales; null, or
   // returning null, where there is none. Code 0 is zero.
   DotKernel (*dot_codes)(const Format&) = nullptr;
+  bool dot_scale_rows = false;  // those take DotJob::b_scale_rows
+  // The same for two codes of four bits in a byte.
+  DotKernel (*dot_nibbles)(const Format&) = nullptr;
   // f32 to f16, to nearest even; for f16 panels.
   void (*narrow)(const float* values, std::byte* packed, std::int64_t n) = nullptr;
   // Codes of up to six bits to the integers in a table; for int8 panels.
@@ -135,6 +163,8 @@ struct GemmMethod {
 inline constexpr std::int64_t kGemmKc = 512;
 // kc at very small M, four times as deep: longer contiguous reads of B.
 inline constexpr std::int64_t kMaxKc = 2048;
+// kc of GEMV by codes: whole rows of B, so that what is prefetched is one stretch of memory.
+inline constexpr std::int64_t kGemvKc = 8192;
 
 // The longest run in which neither operand's scale changes, that divides kc.
 inline std::int64_t common_run(const GemmJob& job) {
@@ -156,12 +186,18 @@ inline bool is_bfloat_job(const GemmJob& job) {
          common_run(job) % kDotStep == 0;
 }
 
+// Does the scale of an operand change along K?
+inline bool scales_change(const GemmOperand& operand) {
+  return operand.is_quantized() &&
+         tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
+}
+
 // Are both operands codes whose values are small integers in units of the smallest one? Then
 // products of int8 are exact.
 inline bool is_integer_job(const GemmJob& job) {
   const auto fits = [](const GemmOperand& operand) {
     const Format& format = operand.quantized.codes.format;
-    return operand.is_quantized() && (format == e2m1fn || format == e2m3fn);
+    return operand.is_quantized() && (format == e2m1fn || format == e2m3fn || format == mxint8);
   };
   return job.accumulator == Accumulator::f32 && fits(job.a) && fits(job.b) &&
          common_run(job) % kDotStep == 0;

@@ -11,8 +11,8 @@ namespace {
 // Largest mc and nc. The sums of a block take 2 MiB and so does its packed B, of which one panel at
 // a time is prefetched; nc is large because A is packed again for each column block.
 constexpr std::int64_t kMaxMc = 512, kMaxNc = 1032;
-// Packed panels of B that stay in L2 (whole_k): half of what the CPUs with matrix tiles have.
-constexpr std::int64_t kWholeKBytes = 1 << 20;
+// Packed panels of B that stay in L2 (whole_k): five eighths of what CPUs with matrix tiles have.
+constexpr std::int64_t kWholeKBytes = 5 << 18;
 // With A packed once: what packed panels of B take of an L2 of 1 MiB, and rows of sums that are
 // kept from one block of K to the next.
 constexpr std::int64_t kPackedBBytes = 768 << 10, kMaxSumRows = 2048;
@@ -23,10 +23,9 @@ std::int64_t equal_kc(std::int64_t most, std::int64_t depth, std::int64_t run) {
   return std::max(run, round_up(blocks(depth, count), run));
 }
 
-bool scales_change(const GemmOperand& operand) {
-  return operand.is_quantized() &&
-         tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
-}
+// Rows of A that are packed at a time: 64 MiB, but enough that decoding B again for the next is
+// not worth noticing.
+constexpr std::int64_t kPackedABytes = 64 << 20, kLeastPackedRows = 2048;
 
 GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   GemmBlocking c;
@@ -34,10 +33,18 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   // Matrix tiles pay from a few rows on.
   c.small_m = job.out.rows <= (method.tile.a_step != 0 ? kDotRows : kSmallM);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
-  c.packs_a = !c.small_m && method.kc != 0 && job.a.cols() > 0;
-  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
-  c.run = common_run(job);
+  c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
+  c.packed_rows = job.out.rows;
   if (c.packs_a) {
+    const std::int64_t row_bytes = job.a.cols() * packed_bytes(method.packed_type);
+    const std::int64_t most = std::max(kLeastPackedRows, kPackedABytes / row_bytes);
+    c.packed_rows = round_up(blocks(job.out.rows, blocks(job.out.rows, most)), method.tile.rows);
+  }
+  if (job.out.rows <= kDotRows) c.kc = kMaxKc;
+  if (job.out.rows == 1 && job.b.is_quantized() && method.dot_codes != nullptr)
+    c.kc = std::min(kGemvKc, round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc));
+  c.run = common_run(job);
+  if (c.packs_a && !c.whole_k) {
     const bool changes = scales_change(job.a) || scales_change(job.b);
     c.kc = equal_kc(method.kc, job.a.cols(), changes ? c.run : kDotStep);
     if (!changes) c.run = c.kc;
@@ -48,8 +55,9 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
 
 // Where scales are applied: to elements while packing, which costs less than to sums, unless a row
 // is used only once.
-void choose_scales(GemmBlocking& c, const GemmJob& job) {
+void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   const bool any = job.a.is_quantized() || job.b.is_quantized();
+  GemmScaleRange range(job, std::max(1, exec.threads));
   switch (c.method->packed_type) {
     case PackedType::f32:
       c.scaled = !any || !c.small_m || c.run < 2 * kDotStep;
@@ -57,10 +65,9 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
       break;
     case PackedType::bf16:
       c.scaled = !any;
-      if (any && c.run < kGemmKc && applies_scales_exactly(job.a) &&
-          applies_scales_exactly(job.b)) {
+      if (any && c.run < kGemmKc && range.applies_exactly()) {
         c.applied_scales = AppliedScales::tiles;
-        c.run = c.packs_a ? c.kc : kGemmKc;
+        c.run = c.packs_a && !c.whole_k ? c.kc : kGemmKc;
       }
       break;
     default:
@@ -71,52 +78,83 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
                      shortest = c.method->packed_type == PackedType::bf16 ? kDotStep : 2 * kDotStep;
   if (job.out.rows == 1 && job.b.is_quantized() && run >= shortest &&
       c.method->dot_codes != nullptr) {
-    c.dot_codes = c.method->dot_codes(job.b.quantized.codes.format);
+    const Matrix& codes = job.b.quantized.codes;
+    if (codes.packed && codes.format.bits() == 4 && c.method->dot_nibbles != nullptr)
+      c.dot_codes = c.method->dot_nibbles(codes.format);
+    c.dots_nibbles = c.dot_codes != nullptr;
+    if (!c.dots_nibbles) c.dot_codes = c.method->dot_codes(codes.format);
     if (c.dot_codes != nullptr) {
       c.scaled = false;
       c.applied_scales = AppliedScales::none;
+      if (c.method->dot_scale_rows && range.applies_exactly(PanelOf::a))
+        c.applied_to_a = AppliedScales::tiles;
       c.run = run;
     }
   }
+  if (c.dot_codes == nullptr) c.kc = std::min(c.kc, c.small_m ? kMaxKc : c.kc);
   const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
   const std::int64_t summed = c.whole_k ? std::max(c.run, job.a.cols()) : c.run;
-  if (!c.scaled && (!whole_steps || !may_scale_sums(job, summed, c.applied_scales))) {
+  if (!c.scaled && (!whole_steps || !range.may_scale_sums(summed, c.applied_scales))) {
     if (c.method->wide != nullptr) c = initial_blocking(*c.method->wide, job);
     c.dot_codes = nullptr;
+    c.dots_nibbles = false;
     c.scaled = true;
     c.applied_scales = AppliedScales::all;
   }
   if (c.scaled) c.run = c.kc;
+  if (c.dot_codes == nullptr) c.applied_to_a = c.applied_scales;
+}
+
+// With A packed: how many blocks of rows, and columns for each. A thread multiplies its rows by its
+// columns, streams panels of A for every `fits` columns, and decodes columns of B. In units of a
+// product, an element of A costs `stream` and one of B `decode`.
+struct BlockCosts {
+  std::int64_t stream, decode;
+};
+constexpr BlockCosts kTileCosts{128, 100}, kVectorCosts{16, 16};
+
+void divide_blocks(GemmBlocking& c, std::int64_t threads, std::int64_t rows, std::int64_t cols,
+                   std::int64_t fits, const BlockCosts& costs) {
+  const Microkernel& tile = c.method->tile;
+  // Two blocks for each thread, so that one delayed thread does not hold up all others for long.
+  const std::int64_t units = threads > 2 ? 2 * threads : threads;
+  std::int64_t least = 0;
+  for (std::int64_t parts = 1; parts <= std::min(units, blocks(rows, tile.rows)); ++parts) {
+    const std::int64_t high = round_up(blocks(rows, parts), tile.rows),
+                       wide = round_up(blocks(cols, blocks(units, parts)), tile.cols);
+    const std::int64_t passes = blocks(wide, fits);
+    const std::int64_t cost = high * wide + costs.stream * high * passes + costs.decode * wide;
+    if (least != 0 && cost >= least) continue;
+    least = cost;
+    c.mc = high;
+    c.nc = round_up(blocks(wide, passes), tile.cols);
+  }
+}
+
+// As many columns of B as fit so many bytes, all of kc deep.
+std::int64_t columns_in(const GemmBlocking& c, std::int64_t bytes) {
+  const Microkernel& tile = c.method->tile;
+  const std::int64_t column = c.kc * packed_bytes(c.method->packed_type);
+  return std::max<std::int64_t>(tile.cols, bytes / column / tile.cols * tile.cols);
 }
 
 void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
-  const std::int64_t rows = job.out.rows, cols = job.out.cols;
+  const std::int64_t rows = std::min(c.packed_rows, job.out.rows), cols = job.out.cols;
   const Microkernel& tile = c.method->tile;
   if (c.small_m) {
     c.mc = rows;
-    c.nc = kSmallMNc;
+    // More blocks than threads, so that one delayed thread does not hold up all others.
+    c.nc = exec.threads > 2 ? kSmallMNc / 4 : kSmallMNc;
   } else if (c.whole_k) {
     c.kc = round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc);  // every run divides it
-    const std::int64_t threads = std::max(1, exec.threads);
-    const std::int64_t fits = std::max<std::int64_t>(
-        tile.cols,
-        kWholeKBytes / (c.kc * packed_bytes(c.method->packed_type)) / tile.cols * tile.cols);
-    c.nc = std::min(fits, round_up(blocks(cols, threads), tile.cols));
-    // Rows are divided only where there are fewer column blocks than threads.
-    const std::int64_t parts = blocks(threads, blocks(cols, c.nc));
-    c.mc = round_up(blocks(rows, parts), tile.rows);
+    divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kWholeKBytes),
+                  kTileCosts);
   } else if (c.packs_a) {
-    const std::int64_t threads = std::max(1, exec.threads);
-    const std::int64_t fits = std::max<std::int64_t>(
-        tile.cols,
-        kPackedBBytes / (c.kc * packed_bytes(c.method->packed_type)) / tile.cols * tile.cols);
-    // As many for each thread, each decoding columns of its own; rows are divided where there are
-    // fewer columns than that.
-    const std::int64_t wanted = round_up(blocks(cols, fits), threads);
-    c.nc = round_up(blocks(cols, wanted), tile.cols);
-    const std::int64_t parts =
-        std::max(blocks(threads, blocks(cols, c.nc)), blocks(rows, kMaxSumRows));
-    c.mc = round_up(blocks(rows, parts), tile.rows);
+    // Sums of a block stay from one block of K to the next.
+    const std::int64_t most = c.one_k_block ? rows : std::min(rows, kMaxSumRows);
+    divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kPackedBBytes),
+                  kVectorCosts);
+    c.mc = std::min(c.mc, round_up(blocks(rows, blocks(rows, most)), tile.rows));
   } else {
     // Blocks of equal size, so that threads finish together.
     const std::int64_t threads = std::max(1, exec.threads);
@@ -137,7 +175,7 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
 
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   GemmBlocking c = initial_blocking(method, job);
-  choose_scales(c, job);
+  choose_scales(c, exec, job);
   choose_blocks(c, exec, job);
   return c;
 }
@@ -158,7 +196,7 @@ std::int64_t gemm_workspace(const GemmMethod& method, const Exec& exec, const Ge
 PackedA packed_a_at(std::byte* memory, const GemmBlocking& c, const GemmJob& job) {
   if (!c.packs_a) return {};
   const std::int64_t depth = blocks(job.a.cols(), c.kc) * c.kc;
-  PackedA packed{.rows = round_up(job.out.rows, c.method->tile.rows)};
+  PackedA packed{.rows = round_up(std::min(c.packed_rows, job.out.rows), c.method->tile.rows)};
   const std::int64_t panels =
       round_up(packed.rows * depth * packed_bytes(c.method->packed_type), 64);
   packed.bytes =
@@ -181,7 +219,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
   const std::int64_t sum_rows = c.whole_k || c.one_k_block ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
-  take(scratch.a_packed, a_rows * c.kc, packed_size);
+  if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);
   take(scratch.b_packed, b_rows * c.kc, packed_size);
   const std::int64_t staged = std::min(c.kc, c.whole_k ? kMaxKc : c.kc);
   if (!c.small_m) take(scratch.stage, std::max(tile.rows, tile.cols) * staged, packed_size);

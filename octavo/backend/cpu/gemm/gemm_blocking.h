@@ -24,16 +24,21 @@ constexpr std::int64_t blocks(std::int64_t n, std::int64_t block) {
 struct GemmBlocking {
   const GemmMethod* method = nullptr;
   bool small_m = false;
-  // All of K in one block, packed panels of B stay in L2 while all rows of A pass: each element of
-  // B is decoded once a call. For matrix tiles, whose sums are costly to load and store.
+  // All of K in one block: packed panels of B stay in L2 while all rows of A pass, and sums of a
+  // row panel in L1. For matrix tiles, whose sums are costly to load and store.
   bool whole_k = false;
-  // A is packed once a call, before all blocks (GemmMethod::kc): panels of B stay in L2 while all
-  // of it passes.
+  // A is packed before all blocks, packed_rows rows at a time: panels of B stay in L2 while all of
+  // them pass. For matrix tiles, and for methods with a kc of their own.
   bool packs_a = false;
+  std::int64_t packed_rows = 0;  // the rows of A where it is not packed
   bool one_k_block = false;
   DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed
+  bool dots_nibbles = false;      // that reads two codes of four bits in a byte
   std::int64_t kc = kGemmKc;      // K blocking: products summed before the next panels are packed
   AppliedScales applied_scales = AppliedScales::none;
+  // To A: the same, or of GEMV by codes those of tiles, where they are exact. A is one row, and B
+  // is all that counts.
+  AppliedScales applied_to_a = AppliedScales::none;
   bool scaled = false;          // scales are all applied to packed elements, none to sums
   std::int64_t run = kGemmKc;   // products between two scales, where sums are multiplied by them
   std::int64_t mc = 0, nc = 0;  // M and N blocking: a block of the result
@@ -42,10 +47,11 @@ struct GemmBlocking {
 };
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
 
-// A, packed once a call: [block of K][row panel], and the scales of each panel.
+// A, or packed_rows rows of it: [block of K][row panel], and the scales of each panel.
 struct PackedA {
   std::byte* panels = nullptr;
   float* scales = nullptr;
+  std::int64_t first_row = 0;
   std::int64_t rows = 0;   // a multiple of the tile's
   std::int64_t bytes = 0;  // in total, a multiple of 64; 0 where it is not
 };

@@ -1,10 +1,13 @@
 // The GEMM driver: divides the result into blocks, which threads take one after another. Sums along
 // K have the same order whatever the number of threads.
 //
+// Where panels of A are packed for all blocks, threads take those first.
+//
 //   large M   B is packed block by block, and the microkernel multiplies panels (gemm_large_m.cc)
 //   small M   rows of B are read once, and not packed (gemm_small_m.cc)
 #include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
@@ -25,32 +28,39 @@ ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b) {
 void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   if (job.out.rows == 0 || job.out.cols == 0) return;
   const GemmBlocking c = choose_blocking(method, exec, job);
-  const GemmOperandRows a(isa, job.a, *c.method, c.applied_scales),
-      b(isa, job.b, *c.method, c.applied_scales);
+  const GemmOperandRows a(isa, job.a, *c.method, c.applied_to_a, PanelOf::a),
+      b(isa, job.b, *c.method, c.applied_scales, PanelOf::b);
   const GemmEpilogue epilogue(isa, job);
   std::byte* const memory = exec.workspace.data();
-  const PackedA packed_a = packed_a_at(memory, c, job);
+  PackedA packed_a = packed_a_at(memory, c, job);
   const std::int64_t per_thread = scratch_at(nullptr, c).bytes;
   const auto scratch_of = [&](int part) {
     return scratch_at(memory + packed_a.bytes + part * per_thread, c);
   };
-  const GemmCall call{c, job, a, b, epilogue, packed_a};
-  if (c.packs_a)
-    parallel_parts(packed_a.rows / c.method->tile.rows, c.threads, c.threads,
-                   [&](int part, std::int64_t first, std::int64_t last) {
-                     pack_a(call, first, last, scratch_of(part));
-                   });
   const ComputeBlock compute = choose_block(c, b);
-  const std::int64_t units = c.row_blocks * c.col_blocks;
-  std::atomic<std::int64_t> next = 0;
-  parallel_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
-    for (std::int64_t unit = next++; unit < units; unit = next++) {
-      const std::int64_t row = unit % c.row_blocks * c.mc, col = unit / c.row_blocks * c.nc;
-      compute(call,
-              {row, col, std::min(c.mc, job.out.rows - row), std::min(c.nc, job.out.cols - col)},
-              scratch_of(part));
-    }
-  });
+  for (std::int64_t first = 0; first < job.out.rows; first += c.packed_rows) {
+    const std::int64_t rows = std::min(c.packed_rows, job.out.rows - first);
+    packed_a.first_row = first;
+    const GemmCall call{c, job, a, b, epilogue, packed_a};
+    const std::int64_t panels = c.packs_a ? blocks(rows, c.method->tile.rows) : 0;
+    const std::int64_t row_blocks = blocks(rows, c.mc), units = row_blocks * c.col_blocks;
+    std::atomic<std::int64_t> next_panel = 0, packed = 0, next = 0;
+    parallel_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
+      const GemmScratch scratch = scratch_of(part);
+      for (std::int64_t panel = next_panel++; panel < panels; panel = next_panel++) {
+        pack_a(call, panel, panel + 1, scratch);
+        packed.fetch_add(1, std::memory_order_release);
+      }
+      // Those that others have begun.
+      while (packed.load(std::memory_order_acquire) < panels) std::this_thread::yield();
+      for (std::int64_t unit = next++; unit < units; unit = next++) {
+        const std::int64_t row = unit % row_blocks * c.mc, col = unit / row_blocks * c.nc;
+        compute(call,
+                {first + row, col, std::min(c.mc, rows - row), std::min(c.nc, job.out.cols - col)},
+                scratch);
+      }
+    });
+  }
 }
 
 }  // namespace octavo::cpu

@@ -69,6 +69,19 @@ void GemmEpilogue::store(std::int64_t row, std::int64_t col, std::int64_t n,
   scatter(job_.out, row, col, n, bytes);
 }
 
+bool GemmEpilogue::is_plain_f32() const {
+  return job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr &&
+         job_.out.dtype == DType::f32 && is_contiguous(job_.out);
+}
+
+float* GemmEpilogue::place_of(std::int64_t row, std::int64_t col) const {
+  return reinterpret_cast<float*>(element(job_.out, row, col));
+}
+
+std::int64_t GemmEpilogue::pitch() const {
+  return job_.out.row_pitch / static_cast<std::int64_t>(sizeof(float));
+}
+
 // Adding one f32 to the sum in f32 rounds as f64 followed by f32 would.
 const Matrix* GemmEpilogue::only_addend() const {
   const bool has_bias = job_.bias.data != nullptr;

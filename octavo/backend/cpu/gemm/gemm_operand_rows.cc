@@ -31,14 +31,15 @@ void take_upper_halves(const float* values, std::int64_t n, std::uint16_t* out) 
     out[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i]) >> 16);
 }
 
-void multiply(float* values, std::int64_t n, float factor) {
+void scale_values(float* values, std::int64_t n, float factor) {
   for (std::int64_t i = 0; i < n; ++i) values[i] *= factor;
 }
 
 }  // namespace
 
 GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
-                                 const GemmMethod& method, AppliedScales applied_scales)
+                                 const GemmMethod& method, AppliedScales applied_scales,
+                                 PanelOf side)
     : isa_(isa), operand_(operand), method_(method), applied_scales_(applied_scales) {
   const PackedType packed_type = method.packed_type;
   if (!operand.is_quantized()) {
@@ -58,23 +59,52 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
       unit_ = static_cast<float>(1.0 / f16_factor(operand));
   }
   decode_ = isa.decode(decoder_);
+  if (operand.is_quantized() && operand.quantized.scales.dtype != DType::f32) {
+    // Found once: choosing takes longer than decoding the scales of a row.
+    scale_decoder_ = {.format = stored_scale_format(operand.quantized.scales),
+                      .target = DType::f32};
+    decode_scales_ = isa.decode(scale_decoder_);
+  }
   if (packed_type == PackedType::bf16 && applied_scales_ == AppliedScales::tiles &&
       tile_cols_ % 16 == 0 && isa.decode_scaled != nullptr)
     decode_scaled_ = isa.decode_scaled(decoder_);
   const Matrix& elements = operand.elements();
-  if ((packed_type != PackedType::f32 && packed_type != PackedType::f16) || elements.packed) return;
   in_columns_ =
-      packed_type == PackedType::f32 && !operand.is_quantized() &&
+      packed_type == PackedType::f32 && !operand.is_quantized() && !elements.packed &&
       elements.row_pitch == bytes_of(elements) && elements.col_stride != bytes_of(elements) &&
       reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
           0 &&
       elements.col_stride % bytes_of(elements) == 0;
-  const bool whole = tile_cols_ == operand.cols();
-  const bool fits = packed_type == PackedType::f16 ||
-                    (applied_scales_ == AppliedScales::all && (whole || tile_cols_ % 16 == 0));
-  if (operand.is_quantized() && fits && method.pack_codes != nullptr && bytes_of(elements) == 1 &&
-      is_contiguous(elements))
-    pack_codes_ = method.pack_codes(elements.format);
+  if (!operand.is_quantized() || method.pack_codes == nullptr) return;
+  const bool bytes = bytes_of(elements) == 1 && is_contiguous(elements);
+  if ((bytes || in_nibbles()) && packs_scales())
+    pack_codes_ = method.pack_codes({elements.format, side, !bytes});
+  if (pack_codes_ != nullptr && side == PanelOf::b && method.multiply_codes != nullptr)
+    multiply_codes_ = method.multiply_codes({elements.format, side, !bytes});
+}
+
+// Can pack_codes_ apply the scales that are to be applied?
+bool GemmOperandRows::packs_scales() const {
+  const bool in_sixteens = tile_cols_ % 16 == 0;
+  switch (method_.packed_type) {
+    case PackedType::f32:
+      return applied_scales_ == AppliedScales::all &&
+             (tile_cols_ == operand_.cols() || in_sixteens);
+    case PackedType::bf16:
+      return applied_scales_ == AppliedScales::none ||
+             (in_sixteens && std::has_single_bit(static_cast<std::uint64_t>(tile_cols_)));
+    default:
+      return true;
+  }
+}
+
+bool GemmOperandRows::in_nibbles() const {
+  const Matrix& elements = operand_.elements();
+  return elements.packed && elements.format.bits() == 4;
+}
+
+const std::byte* GemmOperandRows::nibbles(std::int64_t row, std::int64_t k) const {
+  return element(operand_.elements(), row, k);
 }
 
 const float* GemmOperandRows::widened(const void* values, std::int64_t n, float* stage) const {
@@ -99,33 +129,64 @@ const float* GemmOperandRows::column(std::int64_t first_row, std::int64_t k, std
   return widened(element(operand_.values, first_row, k), n, stage);
 }
 
-bool GemmOperandRows::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
-                                 std::byte* panel) const {
+void GemmOperandRows::load_tile_scales(std::int64_t row, std::int64_t first, std::int64_t n,
+                                       float* to) const {
+  const Matrix& scales = operand_.quantized.scales;
+  alignas(64) std::byte stage[kMaxKc * 4];
+  const void* stored = gather(scales, row, first, n, stage);
+  if (decode_scales_ != nullptr) return decode_scales_(scale_decoder_, stored, to, n);
+  std::memcpy(to, stored, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+// Calls use(job) for the codes of `count` rows; false where they cannot be packed at once.
+template <typename Use>
+bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                                 std::byte* panel, const Use& use) const {
   const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
-  const bool scaled = method_.packed_type == PackedType::f32;
-  if (first_row + count > rows() || n % 16 != 0) return false;
+  const bool in_runs = method_.packed_type == PackedType::f32;
+  const bool of_tiles = applied_scales_ == AppliedScales::tiles;
+  const bool scaled = in_runs || of_tiles;
+  if (n % std::max(16, method_.tile.step_of_a()) != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
   const std::uint8_t* codes[kMaxPanelRows];
   alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
+    if (first_row + r >= rows()) {  // beyond the edge: code 0 of these formats is zero
+      static constexpr std::uint8_t kZeros[kMaxKc] = {};
+      codes[r] = kZeros;
+      for (std::int64_t i = 0; in_runs && i < runs; ++i) found[i * count + r] = 0.0F;
+      if (of_tiles) std::fill_n(found + r * runs, runs, 0.0F);
+      continue;
+    }
     codes[r] =
         reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
-    if (scaled) scales(first_row + r, k, run, runs, found + r, count);
+    if (in_runs) scales(first_row + r, k, run, runs, found + r, count);
+    if (of_tiles)
+      load_tile_scales((first_row + r) / tile_rows_, k / tile_cols_, runs, found + r * runs);
   }
-  pack_codes_(decoder_.format, {.rows = codes,
-                                .count = count,
-                                .n = n,
-                                .run = run,
-                                .scales = scaled ? found : nullptr,
-                                .factor = 1.0F / unit_,
-                                .panel = panel});
+  use(PackJob{.rows = codes,
+              .count = count,
+              .n = n,
+              .run = run,
+              .scales = scaled ? found : nullptr,
+              .factor = 1.0F / unit_,
+              .panel = panel});
   return true;
+}
+
+bool GemmOperandRows::multiply(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                               const MicrokernelJob& job) const {
+  return multiply_codes_ != nullptr && k + n <= operand_.cols() &&
+         with_codes(first_row, count, k, n, nullptr,
+                    [&](const PackJob& codes) { multiply_codes_(codes, job); });
 }
 
 bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                            std::byte* panel) const {
-  if (pack_codes_ != nullptr) return pack_codes(first_row, count, k, n, panel);
+  if (pack_codes_ != nullptr)
+    return with_codes(first_row, count, k, n, panel,
+                      [&](const PackJob& job) { pack_codes_(decoder_.format, job); });
   if (!in_columns_) return false;
   auto* to = reinterpret_cast<float*>(panel);
   const std::int64_t there = std::min<std::int64_t>(count, rows() - first_row);
@@ -139,11 +200,6 @@ bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, st
     for (std::int64_t r = there; r < count; ++r) to[r] = 0.0F;
   }
   return true;
-}
-
-bool GemmOperandRows::is_packed_type() const {
-  return method_.packed_type == PackedType::bf16 && !operand_.is_quantized() &&
-         operand_.values.dtype == DType::bf16 && is_contiguous(operand_.values);
 }
 
 bool GemmOperandRows::scales_change() const {
@@ -178,11 +234,11 @@ const std::byte* GemmOperandRows::f32_piece(std::int64_t row, std::int64_t k, st
   if (applied_scales_ == AppliedScales::none) return stage;
   alignas(64) float scales[kMaxKc];
   const std::int64_t first = k / tile_cols_, last = (k + n - 1) / tile_cols_;
-  load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, scales);
+  load_tile_scales(row / tile_rows_, first, last - first + 1, scales);
   const float outer = applied_scales_ == AppliedScales::all ? level() : 1.0F;
   for (std::int64_t done = 0, t = 0; done < n; ++t) {
     const std::int64_t end = std::min(n, (first + t + 1) * tile_cols_ - k);
-    multiply(out + done, end - done, scales[t] * outer);
+    scale_values(out + done, end - done, scales[t] * outer);
     done = end;
   }
   return stage;
@@ -199,7 +255,7 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
       const std::byte* wide = f32_piece(row, k, n, gathered);
       auto* values = reinterpret_cast<float*>(gathered);
       if (wide != gathered) std::memcpy(values, wide, static_cast<std::size_t>(n) * sizeof(float));
-      multiply(values, n, 1.0F / unit_);
+      scale_values(values, n, 1.0F / unit_);
       method_.narrow(values, stage, n);
       return stage;
     }
@@ -207,8 +263,7 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
       if (decode_scaled_ != nullptr && k % tile_cols_ == 0) {
         alignas(64) float scales[kMaxKc / 16];
         const std::int64_t first = k / tile_cols_, last = (k + n - 1) / tile_cols_;
-        load_scales(isa_, operand_.quantized.scales, row / tile_rows_, first, last - first + 1,
-                    scales);
+        load_tile_scales(row / tile_rows_, first, last - first + 1, scales);
         decode_scaled_(decoder_, gather(elements, row, k, n, gathered),
                        reinterpret_cast<std::uint16_t*>(stage), n, scales, tile_cols_);
         return stage;
@@ -232,6 +287,12 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
                                     kE2m3 = integer_table<e2m3fn>();
       const IntegerTable& table = elements.format == e2m1fn ? kE2m1 : kE2m3;
       const auto* codes = static_cast<const std::uint8_t*>(gather(elements, row, k, n, gathered));
+      if (elements.format == mxint8) {  // an integer as it is
+        if (reinterpret_cast<const std::byte*>(codes) != gathered)
+          return reinterpret_cast<const std::byte*>(codes);
+        std::memcpy(stage, codes, static_cast<std::size_t>(n));
+        return stage;
+      }
       method_.look_up(table.data(), codes, n, reinterpret_cast<std::int8_t*>(stage));
       return stage;
     }
@@ -249,7 +310,6 @@ void GemmOperandRows::scales(std::int64_t row, std::int64_t k, std::int64_t run,
     for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = unit_;
     return;
   }
-  const QuantizedMatrix& from = operand_.quantized;
   const float outer = unit_ * level();
   if (applied_scales_ == AppliedScales::tiles) {
     for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = outer;
@@ -258,7 +318,15 @@ void GemmOperandRows::scales(std::int64_t row, std::int64_t k, std::int64_t run,
   alignas(64) float found[kMaxKc];
   const std::int64_t last_k = std::min(k + run * runs, operand_.cols()) - 1;
   const std::int64_t first = k / tile_cols_, last = last_k / tile_cols_;
-  load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, found);
+  load_tile_scales(row / tile_rows_, first, last - first + 1, found);
+  if (run == tile_cols_ && last - first + 1 == runs) {
+    if (pitch == 1) {
+      for (std::int64_t i = 0; i < runs; ++i) out[i] = found[i] * outer;
+    } else {
+      for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = found[i] * outer;
+    }
+    return;
+  }
   // A tile is a whole number of runs, and there may be runs beyond the edge.
   const std::int64_t per_tile = std::max<std::int64_t>(1, tile_cols_ / run);
   std::int64_t tile = 0, left = per_tile - k / run % per_tile;

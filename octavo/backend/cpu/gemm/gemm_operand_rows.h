@@ -13,14 +13,14 @@ namespace octavo::cpu {
 // multiply sums.
 enum class AppliedScales : std::uint8_t {
   none,
-  tiles,  // those that change along K: exact in bf16 where applies_scales_exactly says so
+  tiles,  // those that change along K: exact in bf16 where GemmScaleRange says so
   all,    // rounded once; f32 panels only
 };
 
 class GemmOperandRows {
  public:
   GemmOperandRows(const Isa& isa, const GemmOperand& operand, const GemmMethod& method,
-                  AppliedScales applied_scales);
+                  AppliedScales applied_scales, PanelOf side = PanelOf::a);
 
   [[nodiscard]] std::int64_t rows() const { return operand_.rows(); }
 
@@ -28,14 +28,17 @@ class GemmOperandRows {
   // operand's memory has that type already.
   const std::byte* piece(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
-  // Packs several rows into a panel, [n][count]. Returns false, with nothing done, where rows must
+  // Packs several rows into a panel. Returns false, with nothing done, where rows must
   // be packed one by one. Codes are decoded, and scaled where scales are applied, in registers; of
   // values with contiguous columns each cache line is read once for all rows.
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 
-  // Are rows in memory as microkernels read them: values of the panels' type, one after another?
-  [[nodiscard]] bool is_packed_type() const;
+  // Decodes n elements from k on of several rows and multiplies them by the panel of A of `job` in
+  // one kernel. Returns false, with nothing done, where there is none.
+  bool multiply(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                const MicrokernelJob& job) const;
+
   // Is there more than one factor along K that is left to the sums?
   [[nodiscard]] bool scales_change() const;
 
@@ -44,16 +47,24 @@ class GemmOperandRows {
   // If so: element k of n rows, at most kMaxKc.
   const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
 
-  // The undecoded codes, of formats of one byte and more.
+  // The undecoded codes, a byte for each.
   const std::byte* codes(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
+
+  // Codes of four bits, two in a byte, and no stride between bytes?
+  [[nodiscard]] bool in_nibbles() const;
+  [[nodiscard]] const std::byte* nibbles(std::int64_t row, std::int64_t k) const;
 
   // The factor of each run of a piece that is left to the sums: out[i * pitch] for run i.
   void scales(std::int64_t row, std::int64_t k, std::int64_t run, std::int64_t runs, float* out,
               std::int64_t pitch) const;
 
  private:
-  bool pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
-                  std::byte* panel) const;
+  [[nodiscard]] bool packs_scales() const;
+  template <typename Use>
+  bool with_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                  std::byte* panel, const Use& use) const;
+  // The scales of n tiles of a row of tiles.
+  void load_tile_scales(std::int64_t row, std::int64_t first, std::int64_t n, float* to) const;
   // Values as f32; f32 values are returned in place.
   const float* widened(const void* values, std::int64_t n, float* stage) const;
   const std::byte* f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
@@ -64,10 +75,12 @@ class GemmOperandRows {
   const GemmOperand& operand_;
   const GemmMethod& method_;
   AppliedScales applied_scales_;
-  Decoder decoder_{};
+  Decoder decoder_{}, scale_decoder_{};
+  DecodeSpan decode_scales_ = nullptr;  // null: they are f32
   DecodeSpan decode_ = nullptr;
   DecodeScaled decode_scaled_ = nullptr;  // where tile scales are applied to bf16 panels
   PackCodes pack_codes_ = nullptr;
+  MultiplyCodes multiply_codes_ = nullptr;
   bool in_columns_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;
   float unit_ = 1.0F;  // the value of an element of 1, before scales

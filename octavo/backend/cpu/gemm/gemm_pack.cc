@@ -33,6 +33,16 @@ const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int6
   return stage;
 }
 
+const std::byte* padded_nibbles(const GemmOperandRows& operand, std::int64_t row, std::int64_t k,
+                                std::int64_t n, std::int64_t wanted, std::byte* stage) {
+  if (row < operand.rows() && wanted == n) return operand.nibbles(row, k);
+  std::memset(stage, 0, static_cast<std::size_t>(wanted / 2));
+  if (row >= operand.rows()) return stage;
+  std::memcpy(stage, operand.nibbles(row, k), static_cast<std::size_t>((n + 1) / 2));
+  if (n % 2 != 0) stage[n / 2] &= std::byte{15};  // the last byte may hold anything above its code
+  return stage;
+}
+
 void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& operand,
                 std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                 std::int64_t wanted, std::byte* stage, std::byte* panel) {

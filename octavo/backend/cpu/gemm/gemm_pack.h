@@ -14,8 +14,11 @@ const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int6
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage);
 
+// The same for two codes of four bits in a byte; k is even, and `wanted` a multiple of 16.
+const std::byte* padded_nibbles(const GemmOperandRows& operand, std::int64_t row, std::int64_t k,
+                                std::int64_t n, std::int64_t wanted, std::byte* stage);
+
 // Packs MR rows of A or NR rows of B into one panel: [depth / step][count][step].
-enum class PanelOf : std::uint8_t { a, b };
 void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& operand,
                 std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                 std::int64_t wanted, std::byte* stage, std::byte* panel);

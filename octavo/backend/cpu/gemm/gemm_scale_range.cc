@@ -6,28 +6,15 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/work_split.h"
 
 namespace octavo::cpu {
 namespace {
 
-// The exponent range of numbers that are not zero, Inf or NaN (those pass through any product
-// unchanged): 2^low <= |x| < 2^(high + 1), or empty.
-struct Exponents {
-  int low = 0, high = 0;
-  bool any = false;
-
-  void add(int least, int most) {
-    low = any ? std::min(low, least) : least;
-    high = any ? std::max(high, most) : most;
-    any = true;
-  }
-};
-
 constexpr int kBias = 127;  // of f32, bf16 and e8m0
 constexpr std::int64_t kPiece = 512;
 
-// Scans exponent fields. All ones is Inf or NaN; 0 is zero or subnormal, except in e8m0, which has
-// no mantissa: an ordinary number there.
+// Scans exponent fields. All ones is Inf or NaN; 0 is zero or subnormal.
 template <typename Word, int kMantissa>
 Exponents scan_exponents(const Matrix& matrix) {
   constexpr Word kMask = 0xFF;
@@ -46,7 +33,7 @@ Exponents scan_exponents(const Matrix& matrix) {
       }
       for (std::int64_t i = 0; i < n; ++i) {
         const auto field = static_cast<Word>(words[i] >> kMantissa & kMask);
-        const bool is_zero = kMantissa != 0 && static_cast<Word>(words[i] << 1) == 0;
+        const bool is_zero = static_cast<Word>(words[i] << 1) == 0;
         const Word low = is_zero ? kMask : field, high = field == kMask ? Word{0} : field;
         least = low < least ? low : least;
         most = high > most ? high : most;
@@ -95,11 +82,102 @@ Exponents times_power(Exponents all, int exponent) {
   return all;
 }
 
-Exponents tile_scales(const GemmOperand& operand) {
+// Are all elements of the tile zero?
+bool is_zero_tile(const QuantizedMatrix& from, std::int64_t grid_row, std::int64_t grid_col) {
+  const std::int64_t high = tile_extent(from.tile.rows, from.codes.rows),
+                     wide = tile_extent(from.tile.cols, from.codes.cols);
+  const std::int64_t last_row = std::min((grid_row + 1) * high, from.codes.rows),
+                     last_col = std::min((grid_col + 1) * wide, from.codes.cols);
+  const Format& format = from.codes.format;
+  const auto magnitude = static_cast<std::uint8_t>(
+      format.has_negative_zero() ? format.magnitude_mask() : format.code_mask());
+  for (std::int64_t row = grid_row * high; row < last_row; ++row)
+    for (std::int64_t col = grid_col * wide; col < last_col; col += kStage) {
+      alignas(64) std::byte stage[kStage];
+      const std::int64_t n = std::min(kStage, last_col - col);
+      const auto* codes = static_cast<const std::uint8_t*>(gather(from.codes, row, col, n, stage));
+      std::uint8_t seen = 0;
+      for (std::int64_t i = 0; i < n; ++i) seen |= codes[i] & magnitude;
+      if (seen != 0) return false;
+    }
+  return true;
+}
+
+// e8m0 has no mantissa and no zero: 0 is 2^-127, which tiles of zeros have, and 255 is NaN. Where
+// all tiles of that scale are zeros it does not count. Bytes are compared modulo 256, so that
+// compilers vectorise both extremes: 255 + 1 is the smallest, 0 - 1 the largest.
+struct E8m0Scan {
+  std::uint8_t most = 0, least_above_0 = 255;  // both off by one, as said
+  bool any_0 = false;
+
+  void add(const E8m0Scan& other) {
+    most = std::max(most, other.most);
+    least_above_0 = std::min(least_above_0, other.least_above_0);
+    any_0 = any_0 || other.any_0;
+  }
+};
+
+// Scales of tiles from `first` on, counted row after row.
+E8m0Scan scan_some(const QuantizedMatrix& from, const std::uint8_t* bytes, std::int64_t n,
+                   std::int64_t first) {
+  std::uint8_t high = 0, low = 255, lowest = 255;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto above = static_cast<std::uint8_t>(bytes[i] + 1),
+               below = static_cast<std::uint8_t>(bytes[i] - 1);
+    high = above > high ? above : high;
+    low = below < low ? below : low;
+    lowest = bytes[i] < lowest ? bytes[i] : lowest;
+  }
+  E8m0Scan found{high, low};
+  const bool may_be_zeros = from.codes.dtype == DType::code && from.codes.format.bits() <= 8 &&
+                            from.codes.format.has_zero;
+  const std::int64_t cols = from.scales.cols;
+  for (std::int64_t i = 0; lowest == 0 && i < n && !found.any_0; ++i)
+    found.any_0 = bytes[i] == 0 &&
+                  !(may_be_zeros && is_zero_tile(from, (first + i) / cols, (first + i) % cols));
+  return found;
+}
+
+Exponents scan_e8m0(const QuantizedMatrix& from, int threads) {
+  const Matrix& scales = from.scales;
+  E8m0Scan found;
+  if (is_contiguous(scales) && scales.row_pitch == scales.cols) {
+    // Rows that follow each other are one: theirs are short.
+    constexpr std::int64_t kEach = 32 << 10;
+    constexpr int kMaxParts = 64;
+    const std::int64_t all = scales.rows * scales.cols;
+    const int parts =
+        static_cast<int>(std::clamp<std::int64_t>(all / kEach, 1, std::min(threads, kMaxParts)));
+    E8m0Scan of_part[kMaxParts];
+    parallel_parts(all, parts, parts, [&](int part, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; at += kStage)
+        of_part[part].add(scan_some(from,
+                                    reinterpret_cast<const std::uint8_t*>(element(scales, 0, at)),
+                                    std::min(kStage, end - at), at));
+    });
+    for (int part = 0; part < parts; ++part) found.add(of_part[part]);
+  } else {
+    for (std::int64_t row = 0; row < scales.rows; ++row)
+      for (std::int64_t col = 0; col < scales.cols; col += kStage) {
+        alignas(64) std::byte stage[kStage];
+        const std::int64_t n = std::min(kStage, scales.cols - col);
+        found.add(scan_some(from,
+                            static_cast<const std::uint8_t*>(gather(scales, row, col, n, stage)), n,
+                            row * scales.cols + col));
+      }
+  }
+  Exponents all;
+  if (found.any_0) all.add(-kBias, -kBias);
+  // 254 is NaN's 255: nothing but zeros and NaN.
+  if (found.least_above_0 < 254) all.add(found.least_above_0 + 1 - kBias, found.most - 1 - kBias);
+  return all;
+}
+
+Exponents scales_of(const GemmOperand& operand, int threads) {
   if (!operand.is_quantized()) return one();
   const Matrix& scales = operand.quantized.scales;
   if (scales.dtype != DType::code) return exponents_of(scales);
-  if (scales.format == e8m0fnu) return scan_exponents<std::uint8_t, 0>(scales);
+  if (scales.format == e8m0fnu) return scan_e8m0(operand.quantized, threads);
   Exponents all;
   all.add(scales.format.min_step_exponent(), std::ilogb(max_value(scales.format)));
   return all;
@@ -123,8 +201,21 @@ Exponents elements(const GemmOperand& operand) {
 
 }  // namespace
 
-bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales) {
+void Exponents::add(int least, int most) {
+  low = any ? std::min(low, least) : least;
+  high = any ? std::max(high, most) : most;
+  any = true;
+}
+
+const Exponents& GemmScaleRange::tile_scales(PanelOf side) {
+  std::optional<Exponents>& known = scales_[side == PanelOf::a ? 0 : 1];
+  if (!known) known = scales_of(side == PanelOf::a ? job_.a : job_.b, threads_);
+  return *known;
+}
+
+bool GemmScaleRange::may_scale_sums(std::int64_t run, AppliedScales applied_scales) {
   constexpr int kLeast = -126, kMax = 127;
+  const GemmJob& job = job_;
   const bool in_f16 = job.accumulator == Accumulator::f16;
   const int a_factor = in_f16 ? std::ilogb(f16_factor(job.a)) : 0,
             b_factor = in_f16 ? std::ilogb(f16_factor(job.b)) : 0;
@@ -132,11 +223,11 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_
             a_scale = times_power(level(job.a), -a_factor),
             b_scale = times_power(level(job.b), -b_factor);
   if (applied_scales == AppliedScales::none) {
-    a_scale = times(a_scale, tile_scales(job.a));
-    b_scale = times(b_scale, tile_scales(job.b));
+    a_scale = times(a_scale, tile_scales(PanelOf::a));
+    b_scale = times(b_scale, tile_scales(PanelOf::b));
   } else {
-    a = times(a, tile_scales(job.a));
-    b = times(b, tile_scales(job.b));
+    a = times(a, tile_scales(PanelOf::a));
+    b = times(b, tile_scales(PanelOf::b));
   }
   const Exponents product = times(a, b), scaled = times(product, b_scale);
   if (!scaled.any || !a_scale.any) return true;
@@ -149,7 +240,8 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_
   return sum_is_normal && scaled_is_normal;
 }
 
-bool applies_scales_exactly(const GemmOperand& operand) {
+bool GemmScaleRange::applies_exactly(PanelOf side) {
+  const GemmOperand& operand = side == PanelOf::a ? job_.a : job_.b;
   const QuantizedMatrix& from = operand.quantized;
   if (!operand.is_quantized() || tile_extent(from.tile.cols, operand.cols()) == operand.cols())
     return true;
@@ -160,7 +252,7 @@ bool applies_scales_exactly(const GemmOperand& operand) {
   // Near enough to 1 that products of the smallest values of e4m3 are normal; of e5m2, below 2^-126
   // only where they are negligible.
   constexpr int kFar = 50;
-  const Exponents scales = tile_scales(operand);
+  const Exponents& scales = tile_scales(side);
   return !scales.any || (scales.low >= -kFar && scales.high <= kFar);
 }
 

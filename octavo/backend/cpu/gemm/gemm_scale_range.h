@@ -1,19 +1,42 @@
-// May scales be applied to sums instead of elements? (run * scale of B) * scale of A must neither
-// overflow nor lose bits where the result itself does not.
+// Where the scales of a product may be applied: to elements, exactly, or to sums of runs, without
+// overflow or lost bits. Decided from the exponents of elements and scales, which are scanned once.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/gemm/gemm_operand_rows.h"
 
 namespace octavo::cpu {
 
-// Reads the scales of both operands, and the values where an operand has no format to bound them.
-// With AppliedScales::tiles the tile scales are in the elements.
-bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales);
+// The exponent range of numbers that are not zero, Inf or NaN (those pass through any product
+// unchanged): 2^low <= |x| < 2^(high + 1), or empty.
+struct Exponents {
+  int low = 0, high = 0;
+  bool any = false;
 
-// Are elements times the scales of their tiles exact in bf16, and normal? Reads the scales.
-bool applies_scales_exactly(const GemmOperand& operand);
+  void add(int least, int most);
+};
+
+class GemmScaleRange {
+ public:
+  GemmScaleRange(const GemmJob& job, int threads) : job_(job), threads_(threads) {}
+
+  // May sums of runs of `run` products be multiplied by the scales that are not applied to
+  // elements?
+  bool may_scale_sums(std::int64_t run, AppliedScales applied_scales);
+
+  // Are the elements of both operands, times the scales that change along K, exact in bf16?
+  bool applies_exactly() { return applies_exactly(PanelOf::a) && applies_exactly(PanelOf::b); }
+  bool applies_exactly(PanelOf side);
+
+ private:
+  const Exponents& tile_scales(PanelOf side);
+
+  const GemmJob& job_;
+  int threads_;
+  std::optional<Exponents> scales_[2];
+};
 
 }  // namespace octavo::cpu

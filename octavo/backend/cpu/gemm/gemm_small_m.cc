@@ -8,10 +8,27 @@
 #include "octavo/backend/cpu/gemm/gemm_pack.h"
 
 namespace octavo::cpu {
+namespace {
+
+// A piece of a row of A, zero-padded; longer than kMaxKc in several pieces, one after another.
+const std::byte* row_of_a(const GemmOperandRows& a, std::int64_t bytes, std::int64_t row,
+                          std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage) {
+  if (wanted <= kMaxKc) return padded(a, false, bytes, row, k, n, wanted, stage);
+  for (std::int64_t done = 0; done < wanted; done += kMaxKc) {
+    const std::int64_t some = std::min(kMaxKc, wanted - done);
+    std::byte* const to = stage + done * bytes;
+    const std::byte* from = padded(a, false, bytes, row, k + done,
+                                   std::clamp<std::int64_t>(n - done, 0, some), some, to);
+    if (from != to) std::memcpy(to, from, static_cast<std::size_t>(some * bytes));
+  }
+  return stage;
+}
+
+}  // namespace
 
 void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch) {
   const auto& [c, job, a, b, epilogue, packed_a] = call;
-  const bool as_codes = c.dot_codes != nullptr;
+  const bool as_codes = c.dot_codes != nullptr && !c.dots_nibbles;
   const std::int64_t bytes = packed_bytes(c.method->packed_type), depth = job.a.cols();
   const std::int64_t pitch = c.kc * bytes;
   const std::int64_t padded_cols = round_up(block.cols, kDotCols);
@@ -24,7 +41,7 @@ void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
     const std::int64_t run = std::min(c.run, round_up(n, kDotStep));
     const std::int64_t runs = blocks(n, run), wanted = run * runs;
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      a_rows[row] = padded(a, false, bytes, row, k, n, wanted, scratch.a_packed + row * pitch);
+      a_rows[row] = row_of_a(a, bytes, row, k, n, wanted, scratch.a_packed + row * pitch);
       if (!c.scaled) a.scales(row, k, run, runs, a_scales + row * runs, 1);
     }
     for (std::int64_t col = 0; col < padded_cols; col += kDotCols) {
@@ -32,13 +49,20 @@ void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
       dot.run = run;
       dot.runs = runs;
       dot.pitch = padded_cols;
+      dot.a_scale_changes = a.scales_change();
+      if (c.dot_codes != nullptr) dot.ahead = kDotCols * job.b.elements().row_pitch;
       if (!c.scaled) dot.b_scale = b_scales;
       for (int i = 0; i < kDotCols; ++i) {
         const std::int64_t row = block.col + col + i;
-        dot.b[i] = padded(b, as_codes, as_codes ? 1 : bytes, row, k, n, wanted,
-                          scratch.b_packed + i * pitch);
+        std::byte* const stage = scratch.b_packed + i * pitch;
+        dot.b[i] = c.dots_nibbles
+                       ? padded_nibbles(b, row, k, n, wanted, stage)
+                       : padded(b, as_codes, as_codes ? 1 : bytes, row, k, n, wanted, stage);
         if (c.scaled) continue;
-        b.scales(std::min(row, b.rows() - 1), k, run, runs, b_scales + i, kDotCols);
+        const bool in_rows = c.dot_codes != nullptr && c.method->dot_scale_rows;
+        float* const scales = b_scales + i * (in_rows ? runs : 1);
+        dot.b_scale_rows[i] = scales;
+        b.scales(std::min(row, b.rows() - 1), k, run, runs, scales, in_rows ? 1 : kDotCols);
       }
       for (std::int64_t row = 0; row < block.rows; row += kDotRows) {
         dot.rows = static_cast<int>(std::min<std::int64_t>(kDotRows, block.rows - row));
@@ -47,7 +71,7 @@ void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
           if (!c.scaled) dot.a_scale[i] = a_scales + (row + i) * runs;
         }
         dot.sums = sums + row * padded_cols + col;
-        (as_codes ? c.dot_codes : c.method->dot)(dot);
+        (c.dot_codes != nullptr ? c.dot_codes : c.method->dot)(dot);
       }
     }
   }

@@ -151,6 +151,12 @@ void give_scale(const ScaleSpec& spec, float inv_scale, ScaleBatch& out) {
   out.poisoned[0] = given.scale != given.scale ? 0xFF : 0;
 }
 
+Format stored_scale_format(const Matrix& scales) {
+  return scales.dtype == DType::bf16  ? bf16_format
+         : scales.dtype == DType::f16 ? f16_format
+                                      : scales.format;
+}
+
 void load_scales(const Isa& isa, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
                  std::int64_t n, float* out) {
   alignas(64) std::byte stage[kMaxTiles * 4];
@@ -159,10 +165,7 @@ void load_scales(const Isa& isa, const Matrix& scales, std::int64_t grid_row, st
     std::copy_n(static_cast<const float*>(stored), n, out);
     return;
   }
-  const Format format = scales.dtype == DType::bf16  ? bf16_format
-                        : scales.dtype == DType::f16 ? f16_format
-                                                     : scales.format;
-  const Decoder decoder{.format = format, .target = DType::f32};
+  const Decoder decoder{.format = stored_scale_format(scales), .target = DType::f32};
   isa.decode(decoder)(decoder, stored, out, n);
 }
 

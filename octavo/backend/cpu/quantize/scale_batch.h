@@ -33,6 +33,9 @@ void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std:
 // One given scale (delayed scaling).
 void give_scale(const ScaleSpec&, float inv_scale, ScaleBatch& out);
 
+// The format that scales are stored in.
+Format stored_scale_format(const Matrix& scales);
+
 // Scales of tiles (grid_row, grid_col ...) as f32, without the per-tensor scale.
 void load_scales(const Isa&, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
                  std::int64_t n, float* out);

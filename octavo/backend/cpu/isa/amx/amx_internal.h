@@ -5,7 +5,17 @@
 
 namespace octavo::cpu {
 
-// GEMV of a bf16 row by codes of a format; null where there is none.
+// Codes of a format to panels of bf16 for tiles; null where there is none.
+PackCodes amx_pack_codes(const PackedCodes& codes);
+
+// A panel of rows by codes that are used once.
+MultiplyCodes amx_multiply_codes(const PackedCodes& codes);
+
+// GEMV of a bf16 row by codes of a format, a byte each or two in a byte; null where there is none.
 DotKernel amx_dot_codes(const Format& format);
+DotKernel amx_dot_nibbles(const Format& format);
+
+// Integer products, exact; null where a job is not made of integers.
+const GemmMethod* amx_i8_method(const GemmJob& job);
 
 }  // namespace octavo::cpu

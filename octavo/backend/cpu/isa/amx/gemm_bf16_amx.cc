@@ -1,131 +1,17 @@
-// The bf16 GEMM microkernel of AMX (TDPBF16PS): MR x NR is 32 x 32, four tiles of sums, two of A
-// and two of B. Panels of A have 32 elements of K for each row, a row of a tile; panels of B have
-// pairs along K side by side. Every format of eight bits and fewer is exact in bf16, and so is the
-// product of two; sums are f32, rounded to nearest even in a fixed order, and subnormal inputs and
-// results are flushed to zero (docs/numerics/gemm.md).
+// bf16 products in AMX tiles (TDPBF16PS, tiles.h). Every format of eight bits and fewer is exact in
+// bf16, and so is the product of two; sums are f32, rounded to nearest even in a fixed order, and
+// subnormal inputs and results are flushed to zero (docs/numerics/gemm.md).
 #include <immintrin.h>
-
-#include <cstring>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/isa/amx/amx.h"
 #include "octavo/backend/cpu/isa/amx/amx_internal.h"
+#include "octavo/backend/cpu/isa/amx/tiles.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
-#include "octavo/backend/cpu/isa/avx512/transpose16.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
 
 namespace octavo::cpu {
 namespace {
-
-constexpr int kSide = 32, kHalf = 16;
-constexpr int kAStep = 32, kBStep = 2;        // elements of K that lie together
-constexpr int kTileBytes = 1024, kLine = 64;  // of a tile; of its row
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-
-  constexpr TileConfig() {
-    for (int i = 0; i < 8; ++i) {
-      row_bytes[i] = kLine;
-      rows[i] = kHalf;
-    }
-  }
-};
-constexpr TileConfig kConfig;
-
-// Another library may have configured the tiles of this thread for itself, and may do so again.
-void enter() { _tile_loadconfig(&kConfig); }
-void leave() { _tile_release(); }
-
-// `depth` products, a multiple of 32, added to the tiles 0 to 3.
-[[gnu::always_inline]] inline void multiply(const std::byte* a, std::int64_t a_pitch,
-                                            std::int64_t a_step, const std::byte* b,
-                                            std::int64_t depth) {
-  constexpr int kBPitch = kSide * kBStep * 2;
-  for (std::int64_t k = 0; k < depth; k += kAStep) {
-    _tile_loadd(4, a, a_pitch);
-    _tile_loadd(6, b, kBPitch);
-    _tile_loadd(7, b + kLine, kBPitch);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kHalf * a_pitch, a_pitch);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-    a += a_step;
-    b += 2 * kTileBytes;
-  }
-}
-
-void tile(const MicrokernelJob& job) {
-  const std::byte *a = job.a, *b = job.b;
-  const bool packed = job.a_pitch == 0;
-  const std::int64_t a_pitch = packed ? kLine : job.a_pitch,
-                     a_step = packed ? 2 * kTileBytes : kLine;
-  if (job.a_scale == nullptr) {
-    const std::int64_t pitch = job.pitch * static_cast<std::int64_t>(sizeof(float));
-    float *const top = job.sums, *const bottom = job.sums + kHalf * job.pitch;
-    _tile_loadd(0, top, pitch);
-    _tile_loadd(1, top + kHalf, pitch);
-    _tile_loadd(2, bottom, pitch);
-    _tile_loadd(3, bottom + kHalf, pitch);
-    multiply(a, a_pitch, a_step, b, job.run * job.runs);
-    _tile_stored(0, top, pitch);
-    _tile_stored(1, top + kHalf, pitch);
-    _tile_stored(2, bottom, pitch);
-    _tile_stored(3, bottom + kHalf, pitch);
-    return;
-  }
-  alignas(64) float part[kSide][kSide];
-  constexpr int kPitch = kSide * static_cast<int>(sizeof(float));
-  const std::int64_t b_bytes = job.run * kSide * 2, a_bytes = job.run / kAStep * a_step;
-  for (std::int64_t r = 0; r < job.runs; ++r, a += a_bytes, b += b_bytes) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    multiply(a, a_pitch, a_step, b, job.run);
-    _tile_stored(0, part[0], kPitch);
-    _tile_stored(1, part[0] + kHalf, kPitch);
-    _tile_stored(2, part[kHalf], kPitch);
-    _tile_stored(3, part[kHalf] + kHalf, kPitch);
-    const float* b_scale = job.b_scale + r * kSide;
-    const __m512 right[2] = {_mm512_loadu_ps(b_scale), _mm512_loadu_ps(b_scale + kHalf)};
-    for (int i = 0; i < kSide; ++i) {
-      const __m512 left = _mm512_set1_ps(job.a_scale[r * kSide + i]);
-      for (int j = 0; j < 2; ++j) {
-        float* to = job.sums + i * job.pitch + j * kHalf;
-        const __m512 scaled = _mm512_mul_ps(_mm512_load_ps(part[i] + j * kHalf), right[j]);
-        _mm512_storeu_ps(to, _mm512_fmadd_ps(scaled, left, _mm512_loadu_ps(to)));
-      }
-    }
-  }
-}
-
-// Panels of B: words of two elements of 32 rows; a multiple of sixteen words, as runs are of 32
-// elements.
-void interleave_pairs(const std::byte* const* rows, int count, std::int64_t words,
-                      std::byte* panel) {
-  for (std::int64_t w = 0; w < words; w += 16) {
-    for (int half = 0; half < count; half += kHalf) {
-      __m512i r[16];
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[half + i] + w * 4);
-      transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(panel + ((w + i) * count + half) * 4, r[i]);
-    }
-  }
-}
-
-// Panels of A: lines of 32 elements.
-void interleave_lines(const std::byte* const* rows, int count, std::int64_t words,
-                      std::byte* panel) {
-  for (std::int64_t w = 0; w < words; ++w)
-    for (int i = 0; i < count; ++i, panel += kLine)
-      _mm512_storeu_si512(panel, _mm512_loadu_si512(rows[i] + w * kLine));
-}
 
 // bf16 rows by bf16 rows, widened to f32.
 template <int kDotted>
@@ -169,25 +55,33 @@ void dot(const DotJob& job) {
   with_rows(job.rows, [&]<int kDotted>() { dot_rows<kDotted>(job); });
 }
 
-const GemmMethod kBf16{
-    .name = "bf16 AMX",
-    .packed_type = PackedType::bf16,
-    .wide = &kAvx512F32,
-    .tile = {.rows = kSide, .cols = kSide, .step = kBStep, .run = tile, .a_step = kAStep},
-    .dot = dot,
-    .interleave = interleave_pairs,
-    .interleave_a = interleave_lines,
-    .enter = enter,
-    .leave = leave,
-    .dot_codes = amx_dot_codes};
+const GemmMethod kBf16{.name = "bf16 AMX",
+                       .packed_type = PackedType::bf16,
+                       .wide = &kAvx512F32,
+                       .tile = {.rows = kSide,
+                                .cols = kSide,
+                                .step = 2,
+                                .run = tiles_microkernel<Bf16Tiles>,
+                                .a_step = Bf16Tiles::kStep},
+                       .dot = dot,
+                       .interleave = interleave_words,
+                       .interleave_a = interleave_lines,
+                       .enter = enter_tiles,
+                       .leave = leave_tiles,
+                       .pack_codes = amx_pack_codes,
+                       .multiply_codes = amx_multiply_codes,
+                       .dot_codes = amx_dot_codes,
+                       .dot_scale_rows = true,
+                       .dot_nibbles = amx_dot_nibbles};
 
 const GemmMethod* choose(const GemmJob& job) {
+  if (const GemmMethod* integers = amx_i8_method(job)) return integers;
   return is_bfloat_job(job) ? &kBf16 : avx512_gemm(job);
 }
 
 }  // namespace
 
 const Kernels kAmxKernels = make_kernels<kAvx512VbmiIsa, choose, avx512_attention>(
-    "cpu/amx", "AVX-512 with VBMI, and bf16 products in AMX tiles");
+    "cpu/amx", "AVX-512 with VBMI, and bf16 and int8 products in AMX tiles");
 
 }  // namespace octavo::cpu

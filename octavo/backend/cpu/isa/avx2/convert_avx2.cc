@@ -3,6 +3,7 @@
 #include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/encode_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
+#include "octavo/backend/cpu/isa/avx2/narrow_kernel.h"
 #include "octavo/backend/cpu/isa/portable/portable.h"
 #include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
@@ -32,6 +33,7 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .amax16 = avx2_amax16,
                    .fp4 = avx2_fp4,
                    .decode_scaled = avx2_decode_scaled,
+                   .narrow_bf16 = narrow_bf16<Avx2Lanes>,
                    .rank = portable::rank_tiles,
                    .fp4_squares = portable::fp4_squares,
                    .row_error = portable::row_error};

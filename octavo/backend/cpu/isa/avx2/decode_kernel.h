@@ -122,6 +122,29 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
   }
 }
 
+// mxint8: an integer in 64ths. To bf16 it is exact: eight significant bits.
+template <typename L, DType kTarget>
+void decode_int8(const Decoder&, const void* codes, void* values, std::int64_t n) {
+  constexpr std::int64_t kBytes = element_bytes(kTarget);
+  const auto sign = L::splat(0x80), unit = L::splat(std::bit_cast<std::uint32_t>(0x1p-6F));
+  const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
+  auto* __restrict to = static_cast<std::byte*>(values);
+  const auto one = [&](const std::uint8_t* in, std::byte* out) __attribute__((always_inline)) {
+    const auto whole = L::sub(L::bxor(L::load_codes(in), sign), sign);
+    L::template store<kTarget>(L::fmul(L::to_float(whole), unit), out);
+  };
+  std::int64_t done = 0;
+  for (; done + L::kLanes <= n; done += L::kLanes) one(from + done, to + done * kBytes);
+  if (done < n) {
+    alignas(64) std::uint8_t staged[L::kLanes] = {};
+    alignas(64) std::byte out[L::kLanes * kBytes];
+    const auto count = static_cast<std::size_t>(n - done);
+    std::memcpy(staged, from + done, count);
+    one(staged, out);
+    std::memcpy(to + done * kBytes, out, count * kBytes);
+  }
+}
+
 // Can f32 lanes decode the format?
 inline bool lanes_decode(const Format& format) {
   const int top = static_cast<int>(format.max_field() >> format.mantissa_bits) - format.bias;
@@ -134,6 +157,8 @@ template <typename L>
 DecodeSpan choose_decode(const Decoder& decoder) {
   const Format& format = decoder.format;
   if (format == e8m0fnu && decoder.target == DType::f32) return decode_e8m0<L>;
+  if (format == mxint8 && decoder.target == DType::f32) return decode_int8<L, DType::f32>;
+  if (format == mxint8 && decoder.target == DType::bf16) return decode_int8<L, DType::bf16>;
   if (!lanes_decode(format)) return nullptr;
   switch (decoder.target) {
     case DType::f32:

@@ -12,8 +12,13 @@ void avx2_f32_tile(const MicrokernelJob& job) { f32_tile<Avx2Lanes, kAvx2Rows>(j
 namespace {
 
 constexpr Microkernel kTile{.rows = kAvx2Rows, .cols = kAvx2Cols, .step = 1, .run = avx2_f32_tile};
-constexpr GemmMethod kGemm{
-    .name = "f32 FMA", .packed_type = PackedType::f32, .tile = kTile, .dot = f32_dot<Avx2Lanes>};
+// A panel of B of this depth takes half of an L1 of 32 KiB.
+constexpr std::int64_t kKc = 256;
+constexpr GemmMethod kGemm{.name = "f32 FMA",
+                           .packed_type = PackedType::f32,
+                           .tile = kTile,
+                           .dot = f32_dot<Avx2Lanes>,
+                           .kc = kKc};
 // Fewer rows: the tiles of the backward pass are cut by them.
 constexpr Microkernel kAttentionTile{
     .rows = 4, .cols = kAvx2Cols, .step = 1, .run = f32_tile<Avx2Lanes, 4>};

@@ -16,13 +16,19 @@ void f32_tile(const MicrokernelJob& job) {
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
   for (std::int64_t r = 0; r < job.runs; ++r) {
+    const bool replaces = job.overwrites && r == 0;
     // Unrolled: an array indexed by a variable would live in memory instead of registers.
     Floats sum[kRows][kVectors];
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-      for (int j = 0; j < kVectors; ++j)
-        sum[i][j] = scaled ? L::fload(job.sums + i * job.pitch + j * L::kLanes) : L::fsplat(0.0F);
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = L::fsplat(0.0F);
+    // Sums come from L2 or farther, and are added after the run.
+    if (!replaces) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i)
+        for (int j = 0; j < kCols; j += 16) __builtin_prefetch(job.sums + i * job.pitch + j, 1);
+    }
     for (std::int64_t k = 0; k < job.run; ++k, a += kRows, b += kCols) {
       Floats right[kVectors];
 #pragma GCC unroll 2
@@ -39,10 +45,12 @@ void f32_tile(const MicrokernelJob& job) {
 #pragma GCC unroll 2
       for (int j = 0; j < kVectors; ++j) {
         float* to = job.sums + i * job.pitch + j * L::kLanes;
-        if (!scaled) {
+        if (scaled) {
+          if (!replaces) sum[i][j] = L::fplus(sum[i][j], L::fload(to));
+        } else {
           const Floats right = L::fload(job.b_scale + r * kCols + j * L::kLanes);
           sum[i][j] = L::fma(L::ftimes(sum[i][j], right), L::fsplat(job.a_scale[r * kRows + i]),
-                             L::fload(to));
+                             replaces ? L::fsplat(0.0F) : L::fload(to));
         }
         L::fstore(to, sum[i][j]);
       }

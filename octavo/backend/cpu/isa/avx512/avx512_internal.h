@@ -14,6 +14,7 @@ MxKernels avx512_mx(const MxBlocks& blocks);
 Fp4Rows avx512_fp4(DType source);
 std::int64_t avx512_amax16(DType dtype, const void* values, std::int64_t tiles,
                            std::uint32_t* amax);
+void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n);
 inline constexpr int kAvx512Rows = 12, kAvx512Cols = 32;
 void avx512_f32_tile(const MicrokernelJob& job);  // MR x NR = 12 x 32
 extern const GemmMethod kAvx512F32;

@@ -1,5 +1,6 @@
 #include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/encode_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/narrow_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
@@ -26,6 +27,10 @@ DecodeScaled avx512_decode_scaled(const Decoder& decoder) {
   return lanes_decode(decoder.format) ? decode_scaled_span<Avx512Lanes> : nullptr;
 }
 
+void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n) {
+  narrow_bf16<Avx512Lanes>(values, out, n);
+}
+
 const Isa kAvx512Isa{.encode = avx512_encode,
                      .decode = avx512_decode,
                      .count = portable::count_span,
@@ -34,6 +39,7 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .amax16 = avx512_amax16,
                      .fp4 = avx512_fp4,
                      .decode_scaled = avx512_decode_scaled,
+                     .narrow_bf16 = avx512_narrow_bf16,
                      .rank = portable::rank_tiles,
                      .fp4_squares = portable::fp4_squares,
                      .row_error = portable::row_error};

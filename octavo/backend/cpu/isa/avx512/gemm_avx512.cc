@@ -33,6 +33,8 @@ void interleave_words(const std::byte* const* rows, int count, std::int64_t word
   }
 }
 
+// A panel of A of this depth takes 18 KiB of L1, one of B 48 KiB of L2's bandwidth.
+constexpr std::int64_t kKc = 384;
 constexpr Microkernel kTile{
     .rows = kAvx512Rows, .cols = kAvx512Cols, .step = 1, .run = avx512_f32_tile};
 // One vector of queries: the tiles of the backward pass are cut by both sides.
@@ -51,7 +53,8 @@ constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .packed_type = PackedType::f32,
                                       .tile = kTile,
                                       .dot = f32_dot<Avx512Lanes>,
-                                      .interleave = interleave_words};
+                                      .interleave = interleave_words,
+                                      .kc = kKc};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;

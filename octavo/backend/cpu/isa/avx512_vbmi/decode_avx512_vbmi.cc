@@ -91,6 +91,7 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .amax16 = avx512_amax16,
                          .fp4 = avx512_fp4,
                          .decode_scaled = avx512_decode_scaled,
+                         .narrow_bf16 = avx512_narrow_bf16,
                          .rank = portable::rank_tiles,
                          .fp4_squares = portable::fp4_squares,
                          .row_error = portable::row_error};

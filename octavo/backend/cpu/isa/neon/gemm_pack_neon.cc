@@ -64,9 +64,11 @@ void pack(const Format& format, const PackJob& job) {
 
 }  // namespace
 
-PackCodes neon_pack_codes(const Format& format) {
+PackCodes neon_pack_codes(const PackedCodes& codes) {
   using E4m3 = ShiftedPlanes<BfloatTarget, 3>;
   using E5m2 = ShiftedPlanes<BfloatTarget, 2>;
+  const Format& format = codes.format;
+  if (codes.nibbles) return nullptr;
   if (format.mantissa_bits == 3 && E4m3::fits(format)) return pack<E4m3>;
   if (format.mantissa_bits == 2 && E5m2::fits(format)) return pack<E5m2>;
   return nullptr;

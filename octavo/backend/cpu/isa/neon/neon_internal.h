@@ -22,7 +22,7 @@ const AttentionMethod* neon_attention(const AttentionJob& job);
 struct SoftmaxJob;                         // attention.h
 bool neon_softmax(const SoftmaxJob& job);  // query blocks of 12, in f32
 DotKernel neon_dot_codes(const Format& format);
-PackCodes neon_pack_codes(const Format& format);
+PackCodes neon_pack_codes(const PackedCodes& codes);
 void neon_rank(const RankedTiles& job, std::uint32_t* found);
 void neon_fp4_squares(const float* x, std::int64_t n, const float* factors, int count, float* sums);
 std::uint32_t neon_row_error(const RowErrorJob& job, RowErrorSums& sums);

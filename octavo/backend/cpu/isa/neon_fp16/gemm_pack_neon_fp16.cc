@@ -85,9 +85,10 @@ void pack(const Format&, const PackJob& job) {
 
 }  // namespace
 
-PackCodes neon_fp16_pack_codes(const Format& format) {
-  if (format == e4m3fn) return pack<E4m3>;
-  if (format == e5m2) return pack<E5m2>;
+PackCodes neon_fp16_pack_codes(const PackedCodes& codes) {
+  if (codes.nibbles) return nullptr;
+  if (codes.format == e4m3fn) return pack<E4m3>;
+  if (codes.format == e5m2) return pack<E5m2>;
   return nullptr;
 }
 

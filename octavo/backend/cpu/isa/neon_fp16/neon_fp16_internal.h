@@ -23,7 +23,7 @@ MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);
 
 // For e4m3fn and e5m2, else null.
-PackCodes neon_fp16_pack_codes(const Format& format);
+PackCodes neon_fp16_pack_codes(const PackedCodes& codes);
 
 void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
 void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n);  // eight at a time

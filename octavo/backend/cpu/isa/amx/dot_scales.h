@@ -1,0 +1,57 @@
+// The scales of GEMV by codes, for vectors of two elements of K in each of sixteen lanes.
+#pragma once
+
+#include <immintrin.h>
+
+#include <bit>
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+
+namespace octavo::cpu {
+namespace {
+
+// The first and the second of two bf16 in each word, as f32.
+[[gnu::always_inline]] inline __m512 even_of(__m512i words) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+[[gnu::always_inline]] inline __m512 odd_of(__m512i words) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
+}
+
+// The scale of each lane for 32 elements: two runs of sixteen, or one of 32 and more. Runs are
+// powers of two, unless there is one only. A scale of A that does not change along K is applied to
+// the sums at the end: it is 1 here.
+template <bool kSixteens, bool kChanges>
+class DotScales {
+ public:
+  explicit DotScales(const DotJob& job)
+      : job_(job),
+        shift_(job.runs == 1 ? 63 : std::countr_zero(static_cast<std::uint64_t>(job.run))) {}
+
+  [[gnu::always_inline]] __m512 operator()(std::int64_t k, int column) const {
+    if (job_.b_scale == nullptr) return _mm512_set1_ps(1.0F);
+    const std::int64_t run = k >> shift_;
+    const __m512 first = of_run(run, column);
+    // Where K ends with half of 32 elements, there is no second.
+    if (!kSixteens || run + 1 == job_.runs) return first;
+    return _mm512_mask_blend_ps(0xFF00, first, of_run(run + 1, column));
+  }
+
+ private:
+  [[gnu::always_inline]] __m512 of_run(std::int64_t run, int column) const {
+    const float right = job_.b_scale_rows[column][run];
+    return _mm512_set1_ps(kChanges ? right * job_.a_scale[0][run] : right);
+  }
+
+  const DotJob& job_;
+  int shift_;
+};
+
+// The scale of A for the sums at the end.
+[[gnu::always_inline]] inline float last_scale(const DotJob& job) {
+  return job.b_scale == nullptr || job.a_scale_changes ? 1.0F : job.a_scale[0][0];
+}
+
+}  // namespace
+}  // namespace octavo::cpu
