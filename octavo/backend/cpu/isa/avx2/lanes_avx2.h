@@ -33,8 +33,9 @@ struct Avx2Lanes {
   static Bits max(Bits a, Bits b) { return _mm256_max_epu32(a, b); }
   static Bits max_halves(Bits a, Bits b) { return _mm256_max_epu16(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm256_max_epi32(a, b); }
-  static Bits shift_left(Bits a, int n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128(n)); }
-  static Bits shift_right(Bits a, int n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n)); }
+  // By a vector of counts: by one count for all they would be two operations each.
+  static Bits shift_left(Bits a, int n) { return _mm256_sllv_epi32(a, _mm256_set1_epi32(n)); }
+  static Bits shift_right(Bits a, int n) { return shift_each_right(a, _mm256_set1_epi32(n)); }
   static Bits shift_each_right(Bits a, Bits n) { return _mm256_srlv_epi32(a, n); }
   // Signed comparison: for magnitudes and small numbers.
   static Mask above(Bits a, Bits b) { return _mm256_cmpgt_epi32(a, b); }

@@ -29,8 +29,8 @@ struct Avx512Lanes {
   static Bits max(Bits a, Bits b) { return _mm512_max_epu32(a, b); }
   static Bits max_halves(Bits a, Bits b) { return _mm512_max_epu16(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm512_max_epi32(a, b); }
-  static Bits shift_left(Bits a, int n) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128(n)); }
-  static Bits shift_right(Bits a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
+  static Bits shift_left(Bits a, int n) { return _mm512_sllv_epi32(a, _mm512_set1_epi32(n)); }
+  static Bits shift_right(Bits a, int n) { return shift_each_right(a, _mm512_set1_epi32(n)); }
   static Bits shift_each_right(Bits a, Bits n) { return _mm512_srlv_epi32(a, n); }
   static Mask above(Bits a, Bits b) { return _mm512_cmpgt_epi32_mask(a, b); }
   static Mask equal(Bits a, Bits b) { return _mm512_cmpeq_epi32_mask(a, b); }
