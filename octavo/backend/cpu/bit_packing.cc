@@ -1,34 +1,56 @@
 #include "octavo/backend/cpu/bit_packing.h"
 
+#include <cstring>
+
 namespace octavo::cpu {
 namespace {
 
-// Eight codes of b bits are exactly b bytes: one 64-bit word holds the group.
+// Eight codes of b bits are exactly b bytes: one 64-bit word holds the group. Neighbouring codes
+// are moved together, then pairs, then fours: ten operations for eight codes.
+constexpr std::uint64_t kEvenBytes = 0x00FF00FF00FF00FFu, kEvenHalves = 0x0000FFFF0000FFFFu;
+
 template <int kBits>
 void pack_groups(const std::uint8_t* __restrict codes, std::int64_t groups,
                  std::uint8_t* __restrict packed) {
+  const auto word_of = [](const std::uint8_t* from) {
+    std::uint64_t w = 0;
+    std::memcpy(&w, from, sizeof w);
+    w = (w & kEvenBytes) | (w & ~kEvenBytes) >> (8 - kBits);
+    w = (w & kEvenHalves) | (w & ~kEvenHalves) >> (16 - 2 * kBits);
+    return (w & 0xFFFFFFFFu) | w >> 32 << (4 * kBits);
+  };
+  // Whole words, of which the next one overwrites the rest; but not beyond the end.
   for (std::int64_t g = 0; g < groups; ++g) {
-    std::uint64_t word = 0;
-    for (int i = 0; i < 8; ++i) word |= static_cast<std::uint64_t>(codes[8 * g + i]) << (kBits * i);
-    for (int i = 0; i < kBits; ++i)
-      packed[kBits * g + i] = static_cast<std::uint8_t>(word >> (8 * i));
+    const std::uint64_t w = word_of(codes + 8 * g);
+    if (kBits * g + 8 <= kBits * groups) {
+      std::memcpy(packed + kBits * g, &w, sizeof w);
+    } else {
+      std::memcpy(packed + kBits * g, &w, kBits);
+    }
   }
 }
 
 template <int kBits>
 void unpack_groups(const std::uint8_t* __restrict packed, std::int64_t groups,
                    std::uint8_t* __restrict codes) {
-  constexpr std::uint64_t kMask = (1u << kBits) - 1;
+  constexpr std::uint64_t kFour = (std::uint64_t{1} << (4 * kBits)) - 1,
+                          kTwo = 0x0000000100000001u * ((1u << (2 * kBits)) - 1),
+                          kOne = 0x0001000100010001u * ((1u << kBits) - 1);
   for (std::int64_t g = 0; g < groups; ++g) {
-    std::uint64_t word = 0;
-    for (int i = 0; i < kBits; ++i)
-      word |= static_cast<std::uint64_t>(packed[kBits * g + i]) << (8 * i);
-    for (int i = 0; i < 8; ++i)
-      codes[8 * g + i] = static_cast<std::uint8_t>(word >> (kBits * i) & kMask);
+    std::uint64_t w = 0;
+    if (kBits * g + 8 <= kBits * groups) {
+      std::memcpy(&w, packed + kBits * g, sizeof w);
+    } else {
+      std::memcpy(&w, packed + kBits * g, kBits);
+    }
+    w = (w & kFour) | (w >> (4 * kBits) & kFour) << 32;
+    w = (w & kTwo) | (w >> (2 * kBits) & kTwo) << 16;
+    w = (w & kOne) | (w >> kBits & kOne) << 8;
+    std::memcpy(codes + 8 * g, &w, sizeof w);
   }
 }
 
-// The two common widths, in loops that compilers turn into interleaved loads and stores.
+// Four bits, in loops that compilers turn into interleaved loads and stores.
 template <>
 void pack_groups<4>(const std::uint8_t* __restrict codes, std::int64_t groups,
                     std::uint8_t* __restrict packed) {
@@ -44,6 +66,9 @@ void unpack_groups<4>(const std::uint8_t* __restrict packed, std::int64_t groups
     codes[2 * i + 1] = packed[i] >> 4;
   }
 }
+#if defined(__aarch64__)
+// Six bits: ARM has loads and stores of three and four interleaved vectors, SSE2 no shuffle of
+// bytes.
 template <>
 void pack_groups<6>(const std::uint8_t* __restrict codes, std::int64_t groups,
                     std::uint8_t* __restrict packed) {
@@ -66,6 +91,7 @@ void unpack_groups<6>(const std::uint8_t* __restrict packed, std::int64_t groups
     codes[4 * i + 3] = z >> 2;
   }
 }
+#endif
 
 using PackGroups = void (*)(const std::uint8_t*, std::int64_t, std::uint8_t*);
 constexpr PackGroups kPack[8] = {nullptr,        nullptr,        pack_groups<2>, pack_groups<3>,

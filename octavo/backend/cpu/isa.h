@@ -62,7 +62,7 @@ struct MxBlocks {
   std::uint8_t poison_code = 0;  // code of elements of a block with NaN or Inf
 };
 
-// n values of a row, the last block possibly short, to n unpacked codes.
+// n values of a row, the last block possibly short, to n codes.
 using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,
                         std::uint8_t* scales, std::int64_t n);
 
@@ -82,7 +82,8 @@ inline constexpr std::int64_t kMxStripCols = 256;
 using MxStripSpan = void (*)(const MxBlocks&, const MxStrip&);
 
 struct MxKernels {
-  MxRows rows = nullptr;
+  MxRows rows = nullptr;         // unpacked codes
+  MxRows packed_rows = nullptr;  // two codes of four bits to a byte
   MxStripSpan strip = nullptr;
 };
 
@@ -132,6 +133,8 @@ struct Isa {
   // Raises amax[t] by the amax of tile t of sixteen f32 or bf16; returns the number of tiles done.
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
+  // The bits of the amax of n f32 or bf16.
+  std::uint32_t (*amax)(DType, const void* values, std::int64_t n) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
   bool fp4_searches = false;                                // does that take Fp4Tiles::searched?
   DecodeScaled (*decode_scaled)(const Decoder&) = nullptr;  // null, or returning null: none

@@ -17,13 +17,15 @@ namespace octavo::cpu {
 namespace {
 
 template <typename Real>
-void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of, float* amax) {
+void amax_of_values(const Isa& isa, const Exec& exec, const TileValues<Real>& values, AmaxOf of,
+                    float* amax) {
   const std::int64_t rows = values.rows(), cols = values.cols();
   if (rows == 0 || cols == 0) return;
   const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
   const int threads = useful_threads(exec, rows * cols);
   const std::uint32_t limit = counted_up_to(of);
   const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
+  const bool by_isa = isa.amax != nullptr && sizeof(Real) == 4 && limit == kAllCount;
   PartAmaxes found;
   parallel_parts(
       units, std::min(parts_for(units, threads), kMaxParts), threads,
@@ -33,6 +35,11 @@ void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of,
         for (std::int64_t unit = first; unit < last; ++unit) {
           const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
           const std::int64_t n = std::min(kStage, cols - col);
+          if (by_isa) {
+            const void* x = as_bf16 ? values.direct(row, col) : values.piece(row, col, n, stage);
+            most = larger(most, isa.amax(as_bf16 ? DType::bf16 : DType::f32, x, n));
+            continue;
+          }
           most = as_bf16 ? amax_run(static_cast<const std::uint16_t*>(values.direct(row, col)), n,
                                     limit, most)
                          : amax_run(values.piece(row, col, n, stage), n, limit, most);
@@ -50,16 +57,16 @@ void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source,
                  float* amax) {
   const QuantizeJob job{.source = source};
   source.works_in_f64()
-      ? amax_of_values<double>(exec, TileValues<double>(isa, job, false), of, amax)
-      : amax_of_values<float>(exec, TileValues<float>(isa, job, false), of, amax);
+      ? amax_of_values<double>(isa, exec, TileValues<double>(isa, job, false), of, amax)
+      : amax_of_values<float>(isa, exec, TileValues<float>(isa, job, false), of, amax);
 }
 
 void amax_as_copied(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const AmaxOf of = amax_of(job.scale);
   const bool transposed = job.hadamard_columnwise;
   job.source.works_in_f64()
-      ? amax_of_values<double>(exec, TileValues<double>(isa, job, transposed), of, job.amax)
-      : amax_of_values<float>(exec, TileValues<float>(isa, job, transposed), of, job.amax);
+      ? amax_of_values<double>(isa, exec, TileValues<double>(isa, job, transposed), of, job.amax)
+      : amax_of_values<float>(isa, exec, TileValues<float>(isa, job, transposed), of, job.amax);
 }
 
 void delayed_update(const Exec&, const DelayedJob& job) {

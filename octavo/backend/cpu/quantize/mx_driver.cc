@@ -68,6 +68,8 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   if (format.has_nan())
     blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
   const MxKernels kernels = isa.mx(blocks);
+  const bool packs_itself =
+      rowwise.codes.packed && format.bits() == 4 && kernels.packed_rows != nullptr;
   if (kernels.rows == nullptr || (columnwise.wanted() && kernels.strip == nullptr)) return false;
 
   // Contiguous rows of whole blocks are treated as one long row.
@@ -75,8 +77,9 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
   };
   std::int64_t rows = values.rows, cols = values.cols;
-  if (!columnwise.wanted() && !rowwise.codes.packed && cols % kMxBlock == 0 &&
-      follows(values, cols * bytes_of(values)) && follows(rowwise.codes, cols) &&
+  if (!columnwise.wanted() && (!rowwise.codes.packed || packs_itself) && cols % kMxBlock == 0 &&
+      follows(values, cols * bytes_of(values)) &&
+      follows(rowwise.codes, packs_itself ? cols / 2 : cols) &&
       follows(rowwise.scales, cols / kMxBlock)) {
     cols *= rows;
     rows = 1;
@@ -84,8 +87,9 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
                              std::int64_t n) {
     auto* scales = bytes_at(rowwise.scales, row, col / kMxBlock);
-    if (!rowwise.codes.packed)
-      return kernels.rows(blocks, from, bytes_at(rowwise.codes, row, col), scales, n);
+    if (!rowwise.codes.packed || packs_itself)
+      return (packs_itself ? kernels.packed_rows : kernels.rows)(
+          blocks, from, bytes_at(rowwise.codes, row, col), scales, n);
     alignas(64) std::uint8_t staged[kRowPiece];
     kernels.rows(blocks, from, staged, scales, n);
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));

@@ -40,10 +40,12 @@ void TileAmaxes<Real>::amax_of_row(std::int64_t row, std::int64_t col, std::int6
   const void* direct = values_.direct(row, col);
   if (direct != nullptr && values_.dtype() == DType::bf16) {
     const auto* x = static_cast<const std::uint16_t*>(direct);
+    if (amax_of_wide_tiles(DType::bf16, x, n, amax)) return;
     const std::int64_t done = amax16(direct, n, amax);
     return amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
   }
   const Real* x = values_.piece(row, col, n, stage);
+  if (sizeof(Real) == 4 && amax_of_wide_tiles(DType::f32, x, n, amax)) return;
   const std::int64_t done = direct != nullptr ? amax16(x, n, amax) : 0;
   amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
 }
@@ -52,6 +54,19 @@ template <typename Real>
 std::int64_t TileAmaxes<Real>::amax16(const void* x, std::int64_t n, std::uint32_t* amax) const {
   const bool offered = isa_.amax16 != nullptr && tile_.cols == 16 && limit_ == kAllCount;
   return offered ? isa_.amax16(values_.dtype(), x, n / 16, amax) : 0;
+}
+
+// Wide enough to be worth a call for each.
+template <typename Real>
+bool TileAmaxes<Real>::amax_of_wide_tiles(DType dtype, const void* x, std::int64_t n,
+                                          std::uint32_t* amax) const {
+  constexpr std::int64_t kWide = 64;
+  if (isa_.amax == nullptr || limit_ != kAllCount || tile_.cols < kWide) return false;
+  const auto* from = static_cast<const std::byte*>(x);
+  for (std::int64_t done = 0; done < n; done += tile_.cols, ++amax)
+    *amax = larger(*amax, isa_.amax(dtype, from + done * element_bytes(dtype),
+                                    std::min(tile_.cols, n - done)));
+  return true;
 }
 
 // Narrow tiles: the maximum down every column first, then along the tiles.

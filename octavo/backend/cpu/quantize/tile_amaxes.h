@@ -21,6 +21,7 @@ class TileAmaxes {
   void amax_of_row(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage,
                    std::uint32_t* amax) const;
   std::int64_t amax16(const void* x, std::int64_t n, std::uint32_t* amax) const;
+  bool amax_of_wide_tiles(DType dtype, const void* x, std::int64_t n, std::uint32_t* amax) const;
   void amax_by_columns(const Area& area, std::int64_t col, std::int64_t n, Real* stage,
                        std::uint32_t* amax) const;
 

@@ -31,9 +31,11 @@ struct Avx2Lanes {
   static Bits sub(Bits a, Bits b) { return _mm256_sub_epi32(a, b); }
   static Bits min(Bits a, Bits b) { return _mm256_min_epu32(a, b); }
   static Bits max(Bits a, Bits b) { return _mm256_max_epu32(a, b); }
+  static Bits max_halves(Bits a, Bits b) { return _mm256_max_epu16(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm256_max_epi32(a, b); }
-  static Bits shift_left(Bits a, int n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128(n)); }
-  static Bits shift_right(Bits a, int n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n)); }
+  // By a vector of counts: by one count for all they would be two operations each.
+  static Bits shift_left(Bits a, int n) { return _mm256_sllv_epi32(a, _mm256_set1_epi32(n)); }
+  static Bits shift_right(Bits a, int n) { return shift_each_right(a, _mm256_set1_epi32(n)); }
   static Bits shift_each_right(Bits a, Bits n) { return _mm256_srlv_epi32(a, n); }
   // Signed comparison: for magnitudes and small numbers.
   static Mask above(Bits a, Bits b) { return _mm256_cmpgt_epi32(a, b); }
@@ -47,6 +49,16 @@ struct Avx2Lanes {
   static Bits fdiv(Bits a, Bits b) { return as_bits(_mm256_div_ps(as_floats(a), as_floats(b))); }
   static Mask fequal(Bits a, Bits b) {
     return as_bits(_mm256_cmp_ps(as_floats(a), as_floats(b), _CMP_EQ_OQ));
+  }
+  static Bits fmla(Bits a, Bits b, Bits c) {  // a * b + c
+    return as_bits(_mm256_fmadd_ps(as_floats(a), as_floats(b), as_floats(c)));
+  }
+  // b, where one of them is NaN.
+  static Bits fmin(Bits a, Bits b) { return as_bits(_mm256_min_ps(as_floats(a), as_floats(b))); }
+  static Bits fmax(Bits a, Bits b) { return as_bits(_mm256_max_ps(as_floats(a), as_floats(b))); }
+  // Bits of a where the mask has ones, else those of b.
+  static Bits merge(Bits mask, Bits a, Bits b) {
+    return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
   }
   static Bits to_float(Bits a) { return as_bits(_mm256_cvtepi32_ps(a)); }
 
@@ -66,28 +78,113 @@ struct Avx2Lanes {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
 
-  // The low bytes of four vectors, in order.
+  // A group: four vectors of elements, whose codes fill a vector of bytes.
   static constexpr int kGroup = 4 * kLanes;
-  static void store_bytes(const Bits v[4], std::uint8_t* to) {
-    const __m256i a = _mm256_packus_epi32(v[0], v[1]), b = _mm256_packus_epi32(v[2], v[3]);
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    store_words(_mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order), to);
+  // As f32 bits. bf16 in two vectors for sixteen neighbours, the even and the odd ones: half of a
+  // word each, without a shuffle. in_order() undoes that.
+  template <DType kSource>
+  static void load_group(const std::byte* from, Bits v[4]) {
+    if constexpr (kSource == DType::bf16) {
+      for (int i = 0; i < 4; i += 2) {
+        const Bits pairs = load_words(from + 16 * i);
+        v[i] = _mm256_slli_epi32(pairs, 16);
+        v[i + 1] = band(pairs, splat(0xFFFF0000u));
+      }
+    } else {
+      constexpr int kBytes = element_bytes(kSource);
+      for (int i = 0; i < 4; ++i) v[i] = load<kSource>(from + i * kLanes * kBytes);
+    }
   }
-  // The same of the first kVectors vectors.
-  template <int kVectors>
-  static void store_some(const Bits v[4], std::uint8_t* to) {
-    static_assert(kVectors == 4);
-    store_bytes(v, to);
+  // Bytes of a group, `bias` (of each word) taken off and limited to -128 and 127, in an order of
+  // their own: four of each vector, lane by lane of 128 bits.
+  static Bits pack(const Bits v[4], Bits bias) {
+    const __m256i a = _mm256_packs_epi32(v[0], v[1]), b = _mm256_packs_epi32(v[2], v[3]);
+    return _mm256_packs_epi16(_mm256_sub_epi16(a, bias), _mm256_sub_epi16(b, bias));
   }
-  // Two codes of four bits to a byte, the first below; four vectors are half a group of bytes.
-  static void store_nibbles(const Bits v[4], std::uint8_t* to) {
-    const __m256i a = _mm256_packus_epi32(v[0], v[1]), b = _mm256_packus_epi32(v[2], v[3]);
-    const __m256i bytes = _mm256_packus_epi16(a, b);  // four bytes of each vector, lane by lane
-    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi16(0x1001));
-    const __m256i packed = _mm256_packus_epi16(pairs, pairs);
-    // packed: lane 0 has pairs of v0.lo v1.lo v2.lo v3.lo, lane 1 those of the upper halves.
-    const __m128i low = _mm256_castsi256_si128(packed), high = _mm256_extracti128_si256(packed, 1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_unpacklo_epi16(low, high));
+  // The top bits of these are the signs.
+  static Bits pack_signs(const Bits v[4]) {
+    return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+  }
+  // Codes of 0 to 255.
+  static Bits pack_codes(const Bits v[4]) {
+    return _mm256_packus_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+  }
+  // Packed bytes in the order of the elements.
+  template <DType kSource>
+  static Bits in_order(Bits packed) {
+    if constexpr (kSource == DType::bf16) {
+      const __m256i zip = _mm256_broadcastsi128_si256(
+          _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+      return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(packed, zip), 0xD8);
+    } else {
+      const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+      return _mm256_permutevar8x32_epi32(packed, order);
+    }
+  }
+  // a in bytes of `field` that are 127, else b.
+  static Bits where_top(Bits field, Bits a, Bits b) {
+    return select(_mm256_cmpeq_epi8(field, _mm256_set1_epi8(127)), a, b);
+  }
+  static Bits splat_bytes(std::uint32_t byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+  static Bits splat_halves(std::uint32_t half) {
+    return _mm256_set1_epi16(static_cast<short>(half));
+  }
+  // Two codes of four bits to a byte, the first below; codes in order.
+  static void store_nibbles(Bits codes, std::uint8_t* to) {
+    const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(packed));
+  }
+  // The low bytes of a vector.
+  static void store_low_bytes(Bits a, std::uint8_t* to) {
+    const __m256i halves = _mm256_packus_epi32(a, a), bytes = _mm256_packus_epi16(halves, halves);
+    const __m256i order = _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4);
+    const __m256i eight = _mm256_permutevar8x32_epi32(bytes, order);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(eight));
+  }
+
+  // Tiles of sixteen in a group: what belongs to vector i of load_group, from one number a tile.
+  static constexpr int kTilesOf16 = kGroup / 16;
+  template <DType>
+  static Bits of_tile(const float* of, int i) {
+    return as_bits(_mm256_set1_ps(of[i / 2]));
+  }
+  // Words of tiles of kTile elements, spread over the bytes of their codes in order.
+  template <int kTile>
+  static Bits spread(const std::uint32_t* of) {
+    if constexpr (kTile == kGroup) return splat(*of);
+    static_assert(kTile == kGroup || kTile == kGroup / 2);
+    const __m128i two = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(of));
+    const __m256i order = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    return _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(two), order);
+  }
+
+  // The amaxes of eight neighbouring tiles of kCount values, as the bits of f32. Maxima of eight
+  // vectors are found while they are transposed: two shuffles and a maximum make one of two.
+  template <DType kSource, int kCount>
+  static Bits amaxes(const std::byte* from) {
+    constexpr int kVector = 32 / element_bytes(kSource), kStep = kCount * element_bytes(kSource);
+    const Bits magnitude = splat(kSource == DType::f32 ? 0x7FFFFFFFu : 0x7FFF7FFFu);
+    Bits most[8];
+    for (int t = 0; t < 8; ++t, from += kStep) {
+      most[t] = band(load_words(from), magnitude);
+      for (int i = 1; i < kCount / kVector; ++i) {
+        const Bits more = band(load_words(from + 32 * i), magnitude);
+        most[t] = kSource == DType::f32 ? max(most[t], more) : _mm256_max_epu16(most[t], more);
+      }
+      // The upper half of a word is the larger of both; what is below it does not matter.
+      if constexpr (kSource == DType::bf16)
+        most[t] = _mm256_max_epu16(most[t], _mm256_slli_epi32(most[t], 16));
+    }
+    for (int t = 0; t < 4; ++t)
+      most[t] = max(_mm256_unpacklo_epi32(most[2 * t], most[2 * t + 1]),
+                    _mm256_unpackhi_epi32(most[2 * t], most[2 * t + 1]));
+    for (int t = 0; t < 2; ++t)
+      most[t] = max(_mm256_unpacklo_epi64(most[2 * t], most[2 * t + 1]),
+                    _mm256_unpackhi_epi64(most[2 * t], most[2 * t + 1]));
+    const Bits all = max(_mm256_permute2x128_si256(most[0], most[1], 0x20),
+                         _mm256_permute2x128_si256(most[0], most[1], 0x31));
+    return kSource == DType::f32 ? all : band(all, splat(0xFFFF0000u));
   }
 
   // f32 bits of eight elements to memory: as f32, f64, f16 or bf16, all of which hold them.
@@ -115,6 +212,12 @@ struct Avx2Lanes {
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4E));
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1));
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(m));
+  }
+
+  // Sixteen numbers brought down to four: (0 + 2) + (1 + 3) of their quarters.
+  static __m128 four_sums(const Bits v[2]) {
+    const __m256 halves = _mm256_add_ps(as_floats(v[0]), as_floats(v[1]));
+    return _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
   }
 
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }

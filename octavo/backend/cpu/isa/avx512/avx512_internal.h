@@ -15,6 +15,15 @@ Fp4Rows avx512_fp4(DType source);
 std::int64_t avx512_amax16(DType dtype, const void* values, std::int64_t tiles,
                            std::uint32_t* amax);
 void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n);
+void avx512_encode_any(const Encoder&, const void* values, void* codes, std::int64_t n,
+                       std::uint64_t index);
+void avx512_decode_any(const Decoder&, const void* codes, void* values, std::int64_t n);
+Counts avx512_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
+void avx512_rank(const RankedTiles& job, std::uint32_t* found);
+void avx512_fp4_squares(const float* x, std::int64_t n, const float* factors, int count,
+                        float* sums);
+std::uint32_t avx512_row_error(const RowErrorJob& job, RowErrorSums& sums);
+std::uint32_t avx512_amax(DType dtype, const void* values, std::int64_t n);
 inline constexpr int kAvx512Rows = 12, kAvx512Cols = 32;
 void avx512_f32_tile(const MicrokernelJob& job);  // MR x NR = 12 x 32
 extern const GemmMethod kAvx512F32;

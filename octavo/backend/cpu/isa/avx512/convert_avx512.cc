@@ -4,14 +4,12 @@
 #include "octavo/backend/cpu/isa/avx512/avx512.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
-#include "octavo/backend/cpu/isa/portable/portable.h"
-#include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
 namespace octavo::cpu {
 
 EncodeSpan avx512_encode(const Encoder& encoder) {
   const EncodeSpan chosen = choose_encode<Avx512Lanes>(encoder);
-  return chosen != nullptr ? chosen : kPortableIsa.encode(encoder);
+  return chosen != nullptr ? chosen : avx512_encode_any;
 }
 
 ScaledSpan avx512_encode_scaled(const Encoder& encoder) {
@@ -20,7 +18,7 @@ ScaledSpan avx512_encode_scaled(const Encoder& encoder) {
 
 DecodeSpan avx512_decode(const Decoder& decoder) {
   const DecodeSpan chosen = choose_decode<Avx512Lanes>(decoder);
-  return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
+  return chosen != nullptr ? chosen : avx512_decode_any;
 }
 
 DecodeScaled avx512_decode_scaled(const Decoder& decoder) {
@@ -33,16 +31,17 @@ void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n)
 
 const Isa kAvx512Isa{.encode = avx512_encode,
                      .decode = avx512_decode,
-                     .count = portable::count_span,
+                     .count = avx512_count,
                      .encode_scaled = avx512_encode_scaled,
                      .mx = avx512_mx,
                      .amax16 = avx512_amax16,
+                     .amax = avx512_amax,
                      .fp4 = avx512_fp4,
                      .decode_scaled = avx512_decode_scaled,
                      .narrow_bf16 = avx512_narrow_bf16,
-                     .rank = portable::rank_tiles,
-                     .fp4_squares = portable::fp4_squares,
-                     .row_error = portable::row_error};
+                     .rank = avx512_rank,
+                     .fp4_squares = avx512_fp4_squares,
+                     .row_error = avx512_row_error};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");

@@ -27,9 +27,10 @@ struct Avx512Lanes {
   static Bits sub(Bits a, Bits b) { return _mm512_sub_epi32(a, b); }
   static Bits min(Bits a, Bits b) { return _mm512_min_epu32(a, b); }
   static Bits max(Bits a, Bits b) { return _mm512_max_epu32(a, b); }
+  static Bits max_halves(Bits a, Bits b) { return _mm512_max_epu16(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm512_max_epi32(a, b); }
-  static Bits shift_left(Bits a, int n) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128(n)); }
-  static Bits shift_right(Bits a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
+  static Bits shift_left(Bits a, int n) { return _mm512_sllv_epi32(a, _mm512_set1_epi32(n)); }
+  static Bits shift_right(Bits a, int n) { return shift_each_right(a, _mm512_set1_epi32(n)); }
   static Bits shift_each_right(Bits a, Bits n) { return _mm512_srlv_epi32(a, n); }
   static Mask above(Bits a, Bits b) { return _mm512_cmpgt_epi32_mask(a, b); }
   static Mask equal(Bits a, Bits b) { return _mm512_cmpeq_epi32_mask(a, b); }
@@ -42,6 +43,14 @@ struct Avx512Lanes {
   static Bits fdiv(Bits a, Bits b) { return as_bits(_mm512_div_ps(as_floats(a), as_floats(b))); }
   static Mask fequal(Bits a, Bits b) {
     return _mm512_cmp_ps_mask(as_floats(a), as_floats(b), _CMP_EQ_OQ);
+  }
+  static Bits fmla(Bits a, Bits b, Bits c) {
+    return as_bits(_mm512_fmadd_ps(as_floats(a), as_floats(b), as_floats(c)));
+  }
+  static Bits fmin(Bits a, Bits b) { return as_bits(_mm512_min_ps(as_floats(a), as_floats(b))); }
+  static Bits fmax(Bits a, Bits b) { return as_bits(_mm512_max_ps(as_floats(a), as_floats(b))); }
+  static Bits merge(Bits mask, Bits a, Bits b) {
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
   }
   static Bits to_float(Bits a) { return as_bits(_mm512_cvtepi32_ps(a)); }
 
@@ -59,25 +68,116 @@ struct Avx512Lanes {
   }
 
   static constexpr int kGroup = 4 * kLanes;
-  static void store_bytes(const Bits v[4], std::uint8_t* to) {
-    const __m512i a = _mm512_packus_epi32(v[0], v[1]), b = _mm512_packus_epi32(v[2], v[3]);
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    store_words(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)), to);
+  template <DType kSource>
+  static void load_group(const std::byte* from, Bits v[4]) {
+    if constexpr (kSource == DType::bf16) {
+      for (int i = 0; i < 4; i += 2) {
+        const Bits pairs = load_words(from + 32 * i);
+        v[i] = _mm512_slli_epi32(pairs, 16);
+        v[i + 1] = band(pairs, splat(0xFFFF0000u));
+      }
+    } else {
+      constexpr int kBytes = element_bytes(kSource);
+      for (int i = 0; i < 4; ++i) v[i] = load<kSource>(from + i * kLanes * kBytes);
+    }
   }
-  template <int kVectors>
-  static void store_some(const Bits v[4], std::uint8_t* to) {
-    static_assert(kVectors == 2);
-    for (int i = 0; i < kVectors; ++i)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * i), _mm512_cvtepi32_epi8(v[i]));
+  static Bits pack(const Bits v[4], Bits bias) {
+    const __m512i a = _mm512_packs_epi32(v[0], v[1]), b = _mm512_packs_epi32(v[2], v[3]);
+    return _mm512_packs_epi16(_mm512_sub_epi16(a, bias), _mm512_sub_epi16(b, bias));
   }
-  static void store_nibbles(const Bits v[4], std::uint8_t* to) {
-    const __m512i a = _mm512_packus_epi32(v[0], v[1]), b = _mm512_packus_epi32(v[2], v[3]);
-    const __m512i pairs =
-        _mm512_maddubs_epi16(_mm512_packus_epi16(a, b), _mm512_set1_epi16(0x1001));
-    // Words of 32 bits have two bytes of a vector each, in the order of store_bytes.
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m256i bytes = _mm512_cvtepi16_epi8(_mm512_permutexvar_epi32(order, pairs));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+  static Bits pack_signs(const Bits v[4]) {
+    return _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
+  }
+  static Bits pack_codes(const Bits v[4]) {
+    return _mm512_packus_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3]));
+  }
+  template <DType kSource>
+  static Bits in_order(Bits packed) {
+    if constexpr (kSource == DType::bf16) {
+      const __m512i zip = _mm512_set4_epi32(0x0F0B0E0A, 0x0D090C08, 0x07030602, 0x05010400);
+      const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+      return _mm512_permutexvar_epi64(order, _mm512_shuffle_epi8(packed, zip));
+    } else {
+      const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      return _mm512_permutexvar_epi32(order, packed);
+    }
+  }
+  static Bits where_top(Bits field, Bits a, Bits b) {
+    return _mm512_mask_blend_epi8(_mm512_cmpeq_epi8_mask(field, _mm512_set1_epi8(127)), b, a);
+  }
+  static Bits splat_bytes(std::uint32_t byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
+  static Bits splat_halves(std::uint32_t half) {
+    return _mm512_set1_epi16(static_cast<short>(half));
+  }
+  static void store_nibbles(Bits codes, std::uint8_t* to) {
+    const __m512i pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(pairs));
+  }
+  static void store_low_bytes(Bits a, std::uint8_t* to) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(a));
+  }
+
+  static constexpr int kTilesOf16 = kGroup / 16;
+  // Vectors of bf16 have two tiles.
+  template <DType kSource>
+  static Bits of_tile(const float* of, int i) {
+    if constexpr (kSource != DType::bf16) return as_bits(_mm512_set1_ps(of[i]));
+    const float* two = of + i / 2 * 2;
+    return as_bits(_mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(two[0]), _mm512_set1_ps(two[1])));
+  }
+  template <int kTile>
+  static Bits spread(const std::uint32_t* of) {
+    static_assert(kTile == kGroup / 2 || kTile == kGroup / 4);
+    const __m512i order = kTile == kGroup / 2
+                              ? _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1)
+                              : _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m128i some = kTile == kGroup / 2
+                             ? _mm_loadl_epi64(reinterpret_cast<const __m128i*>(of))
+                             : _mm_loadu_si128(reinterpret_cast<const __m128i*>(of));
+    return _mm512_permutexvar_epi32(order, _mm512_castsi128_si512(some));
+  }
+
+  // The amaxes of sixteen tiles. Two tiles of sixteen bf16 are one vector, halved.
+  template <DType kSource, int kCount>
+  static Bits amaxes(const std::byte* from) {
+    constexpr int kVector = 64 / element_bytes(kSource), kStep = kCount * element_bytes(kSource);
+    constexpr bool kHalves = kStep < 64;
+    constexpr int kVectors = kHalves ? 8 : 16;
+    const Bits magnitude = splat(kSource == DType::f32 ? 0x7FFFFFFFu : 0x7FFF7FFFu);
+    Bits most[kVectors];
+#pragma GCC unroll 16
+    for (int t = 0; t < kVectors; ++t) {
+      const std::byte* at = from + t * (kHalves ? 64 : kStep);
+      most[t] = band(load_words(at), magnitude);
+      for (int i = 1; i < kCount / kVector; ++i) {
+        const Bits more = band(load_words(at + 64 * i), magnitude);
+        most[t] = kSource == DType::f32 ? max(most[t], more) : _mm512_max_epu16(most[t], more);
+      }
+      if constexpr (kSource == DType::bf16)
+        most[t] = _mm512_max_epu16(most[t], _mm512_slli_epi32(most[t], 16));
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kVectors / 2; ++t)
+      most[t] = max(_mm512_unpacklo_epi32(most[2 * t], most[2 * t + 1]),
+                    _mm512_unpackhi_epi32(most[2 * t], most[2 * t + 1]));
+#pragma GCC unroll 4
+    for (int t = 0; t < kVectors / 4; ++t)
+      most[t] = max(_mm512_unpacklo_epi64(most[2 * t], most[2 * t + 1]),
+                    _mm512_unpackhi_epi64(most[2 * t], most[2 * t + 1]));
+#pragma GCC unroll 2
+    for (int t = 0; t < kVectors / 8; ++t)
+      most[t] = max(_mm512_shuffle_i32x4(most[2 * t], most[2 * t + 1], 0x88),
+                    _mm512_shuffle_i32x4(most[2 * t], most[2 * t + 1], 0xDD));
+    Bits all = most[0];
+    if constexpr (kHalves) {
+      // 128-bit lanes: tiles 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 11 13 15.
+      const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+      all = _mm512_permutexvar_epi32(order, all);
+    } else {
+      all = max(_mm512_shuffle_i32x4(most[0], most[1], 0x88),
+                _mm512_shuffle_i32x4(most[0], most[1], 0xDD));
+    }
+    return kSource == DType::f32 ? all : band(all, splat(0xFFFF0000u));
   }
 
   template <DType kTarget>
@@ -99,6 +199,13 @@ struct Avx512Lanes {
   }
 
   static std::uint32_t largest(Bits a) { return _mm512_reduce_max_epu32(a); }
+
+  static __m128 four_sums(const Bits v[1]) {
+    const __m512 all = as_floats(v[0]);
+    const __m256 halves =
+        _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+  }
 
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static Floats fsplat(float a) { return _mm512_set1_ps(a); }

@@ -10,7 +10,6 @@
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/planes.h"
-#include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
 namespace octavo::cpu {
 namespace {
@@ -85,16 +84,17 @@ DecodeSpan choose(const Decoder& decoder) {
 
 const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .decode = choose,
-                         .count = portable::count_span,
+                         .count = avx512_count,
                          .encode_scaled = avx512_encode_scaled,
                          .mx = avx512_mx,
                          .amax16 = avx512_amax16,
+                         .amax = avx512_amax,
                          .fp4 = avx512_fp4,
                          .decode_scaled = avx512_decode_scaled,
                          .narrow_bf16 = avx512_narrow_bf16,
-                         .rank = portable::rank_tiles,
-                         .fp4_squares = portable::fp4_squares,
-                         .row_error = portable::row_error};
+                         .rank = avx512_rank,
+                         .fp4_squares = avx512_fp4_squares,
+                         .row_error = avx512_row_error};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(
     "cpu/avx512_vbmi", "AVX-512 with VBMI");

@@ -285,9 +285,11 @@ void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
 template <int kDrop, bool kEightBits>
 MxKernels choose(DType source) {
   if (source == DType::f32)
-    return {mx_rows<DType::f32, kDrop, kEightBits>, mx_strip<DType::f32, kDrop, kEightBits>};
+    return {.rows = mx_rows<DType::f32, kDrop, kEightBits>,
+            .strip = mx_strip<DType::f32, kDrop, kEightBits>};
   if (source == DType::bf16)
-    return {mx_rows<DType::bf16, kDrop, kEightBits>, mx_strip<DType::bf16, kDrop, kEightBits>};
+    return {.rows = mx_rows<DType::bf16, kDrop, kEightBits>,
+            .strip = mx_strip<DType::bf16, kDrop, kEightBits>};
   return {};
 }
 

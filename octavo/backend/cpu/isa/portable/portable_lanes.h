@@ -1,16 +1,20 @@
 // The portable span kernels: one integer algorithm for every format, rounding and policy, without a
 // branch or a table that depends on data, written so that a compiler can vectorise it. It is the
 // algorithm of round/encode.h on lanes as wide as the source, with all decisions made by selects.
+//
+// Everything here, and in the *_spans.h, has internal linkage on purpose: each instruction set
+// compiles it for itself.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 #include "octavo/backend/cpu/isa.h"
+#include "octavo/backend/cpu/isa/portable/stochastic_lanes.h"
 #include "octavo/format/decode.h"
-#include "octavo/round/stochastic.h"
 
 namespace octavo::cpu::portable {
+namespace {
 
 template <typename Wide>
 struct LaneTraits;
@@ -24,9 +28,6 @@ struct LaneTraits<double> {
   using Lane = std::uint64_t;
   static constexpr int kMantissa = 52, kBias = 1023, kTop = 63;
 };
-
-// Elements whose random bits are drawn at a time.
-inline constexpr std::int64_t kDraws = 512;
 
 // All ones where the condition holds. Decisions are masks, not `?:`, because a compiler is free to
 // turn a conditional expression into a branch, and then neither vectorises the loop nor keeps it
@@ -183,8 +184,8 @@ void encode_lanes(const Encoder& encoder, const Wide* __restrict values, Code* _
     for (std::int64_t start = 0; start < n; start += kDraws) {
       Lane draws[kDraws];
       const std::int64_t count = smaller(kDraws, n - start);
-      stochastic_draws(encoder.policy.seed, index + static_cast<std::uint64_t>(start),
-                       encoder.policy.stochastic_bits, count, draws);
+      draw_lanes(encoder.policy.seed, index + static_cast<std::uint64_t>(start),
+                 encoder.policy.stochastic_bits, count, draws);
       for (std::int64_t i = 0; i < count; ++i) {
         codes[start + i] =
             static_cast<Code>(encode_lane<Wide, kRounding>(plan, values[start + i], draws[i]));
@@ -242,4 +243,5 @@ void decode_lanes(const Format& format, const Code* __restrict codes, Wide* __re
   }
 }
 
+}  // namespace
 }  // namespace octavo::cpu::portable

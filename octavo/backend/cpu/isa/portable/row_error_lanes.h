@@ -278,5 +278,22 @@ std::uint32_t add_row_error(const RowErrorJob& row, RowErrorSums& sums) {
   return row.is_bf16 ? add_stretch<Steps, true>(row, sums) : add_stretch<Steps, false>(row, sums);
 }
 
+// Where a processor has nothing of its own.
+struct PortableSteps {
+  // Bits of codes moved to where f32 has them are often subnormal, which costs some processors
+  // dearly: codes are decoded beforehand.
+  static constexpr bool kReadsCodes = false;
+
+  static Floats distance(Floats a, Floats b) {
+    return reinterpret_cast<Floats>(reinterpret_cast<Words>(a - b) & 0x7FFFFFFFU);
+  }
+
+  static Floats add_square(Floats sum, Floats x) {
+    if constexpr (!kSquaresAreFused) return sum + x * x;
+    for (int i = 0; i < 4; ++i) sum[i] = __builtin_fmaf(x[i], x[i], sum[i]);
+    return sum;
+  }
+};
+
 }  // namespace
 }  // namespace octavo::cpu
