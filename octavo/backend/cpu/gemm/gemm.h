@@ -39,10 +39,10 @@ struct MicrokernelJob {
   // an a_step of their own take that.
   std::int64_t a_pitch = 0;
   // The first run replaces the sums instead of adding to them. Only microkernels of methods with a
-  // kc of their own take that.
+  // kc of their own take that, and those of AttentionMethod::overwrites_scores.
   bool overwrites = false;
 };
-inline constexpr int kMaxPanelRows = 32;
+inline constexpr int kMaxPanelRows = 48;
 struct Microkernel {
   int rows, cols, step;  // MR, NR, and K elements interleaved per row (the K step); at most
                          // kMaxPanelRows rows or columns
