@@ -5,58 +5,15 @@
 // results are flushed to zero (docs/numerics/gemm.md).
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/isa/amx/amx.h"
 #include "octavo/backend/cpu/isa/amx/amx_internal.h"
+#include "octavo/backend/cpu/isa/amx/tiles.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
-#include "octavo/backend/cpu/isa/avx512/transpose16.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
 
 namespace octavo::cpu {
 namespace {
-
-constexpr int kSide = 32, kHalf = 16;
-constexpr int kAStep = 32, kBStep = 2;        // elements of K that lie together
-constexpr int kTileBytes = 1024, kLine = 64;  // of a tile; of its row
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-
-  constexpr TileConfig() {
-    for (int i = 0; i < 8; ++i) {
-      row_bytes[i] = kLine;
-      rows[i] = kHalf;
-    }
-  }
-};
-constexpr TileConfig kConfig;
-
-// Another library may have configured the tiles of this thread for itself, and may do so again.
-void enter() { _tile_loadconfig(&kConfig); }
-void leave() { _tile_release(); }
-
-// `depth` products, a multiple of 32, added to the tiles 0 to 3.
-[[gnu::always_inline]] inline void multiply(const std::byte* a, std::int64_t a_pitch,
-                                            std::int64_t a_step, const std::byte* b,
-                                            std::int64_t depth) {
-  constexpr int kBPitch = kSide * kBStep * 2;
-  for (std::int64_t k = 0; k < depth; k += kAStep) {
-    _tile_loadd(4, a, a_pitch);
-    _tile_loadd(6, b, kBPitch);
-    _tile_loadd(7, b + kLine, kBPitch);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kHalf * a_pitch, a_pitch);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-    a += a_step;
-    b += 2 * kTileBytes;
-  }
-}
 
 void tile(const MicrokernelJob& job) {
   const std::byte *a = job.a, *b = job.b;
@@ -101,30 +58,6 @@ void tile(const MicrokernelJob& job) {
       }
     }
   }
-}
-
-// Panels of B: words of two elements of 32 rows; a multiple of sixteen words, as runs are of 32
-// elements.
-void interleave_pairs(const std::byte* const* rows, int count, std::int64_t words,
-                      std::byte* panel) {
-  for (std::int64_t w = 0; w < words; w += 16) {
-    for (int half = 0; half < count; half += kHalf) {
-      __m512i r[16];
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[half + i] + w * 4);
-      transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(panel + ((w + i) * count + half) * 4, r[i]);
-    }
-  }
-}
-
-// Panels of A: lines of 32 elements.
-void interleave_lines(const std::byte* const* rows, int count, std::int64_t words,
-                      std::byte* panel) {
-  for (std::int64_t w = 0; w < words; ++w)
-    for (int i = 0; i < count; ++i, panel += kLine)
-      _mm512_storeu_si512(panel, _mm512_loadu_si512(rows[i] + w * kLine));
 }
 
 // bf16 rows by bf16 rows, widened to f32.
@@ -177,8 +110,8 @@ const GemmMethod kBf16{
     .dot = dot,
     .interleave = interleave_pairs,
     .interleave_a = interleave_lines,
-    .enter = enter,
-    .leave = leave,
+    .enter = enter_tiles,
+    .leave = leave_tiles,
     .dot_codes = amx_dot_codes};
 
 const GemmMethod* choose(const GemmJob& job) {
@@ -187,7 +120,7 @@ const GemmMethod* choose(const GemmJob& job) {
 
 }  // namespace
 
-const Kernels kAmxKernels = make_kernels<kAvx512VbmiIsa, choose, avx512_attention>(
+const Kernels kAmxKernels = make_kernels<kAvx512VbmiIsa, choose, amx_attention>(
     "cpu/amx", "AVX-512 with VBMI, and bf16 products in AMX tiles");
 
 }  // namespace octavo::cpu
