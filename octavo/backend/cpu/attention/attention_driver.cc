@@ -130,7 +130,8 @@ class Driver {
                                  int threads) {
     const std::int64_t width = method.query_block(),
                        all = job.batches * job.heads * blocks(job.queries, width);
-    return std::clamp<std::int64_t>(all / threads, 1, kQueryBlocks) * width;
+    if (threads == 1) return kQueryBlocks * width;
+    return std::clamp<std::int64_t>(all / (2 * threads), 1, kQueryBlocks) * width;
   }
 
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }

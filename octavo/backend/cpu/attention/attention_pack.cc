@@ -187,18 +187,21 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     if (key < count) v.row(first + key, row);
     const std::int64_t n = key < count ? layout.width : 0;
     std::fill(row + n, row + layout.padded_width, 0.0F);
-    if (!is_finite_row(row, n)) {
+    std::uint32_t largest = amax_bits(row, n);
+    if (largest >= 0x7F800000u) {
       // Non-finite values are handled one by one (weigh_nonfinite).
       nonfinite = true;
       for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
+      largest = amax_bits(row, n);
     }
     if (factors.differ && key < count) {
       nonfinite |= !is_finite_row(scales + key, 1);
       const float power =
           factors.is_zero(key) ? 0.0F : std::ldexp(1.0F, static_cast<int>(factors.exponents[key]));
       for (std::int64_t e = 0; e < n; ++e) row[e] *= power;
+      largest = amax_bits(row, n);
     }
-    amax = std::max(amax, amax_bits(row, n));
+    amax = std::max(amax, largest);
   }
   std::byte* const to = memory + layout.values_at;
   const std::int64_t bytes = method.weigh.rows * packed_bytes(method.weigh_type),
