@@ -98,7 +98,10 @@ const Kernels& backend_named(std::string_view name) {
 
 namespace {
 
+std::atomic<const Kernels*> cpu_stand_in = nullptr;
+
 const Kernels& chosen_for_cpu() {
+  if (const Kernels* instead = cpu_stand_in) return *instead;
   if (const auto forced = env_backend()) {
     try {
       return backend_named(*forced);
@@ -134,6 +137,7 @@ const DeviceApi* any_device_api() {
 
 namespace testing {
 void set_stand_in(const StandIn* instead) { stand_in = instead; }
+void set_cpu_backend(const Kernels* instead) { cpu_stand_in = instead; }
 }  // namespace testing
 
 const DeviceApi& device_api(Device device) {

@@ -13,4 +13,8 @@ struct StandIn {
 // Null restores the built one. Not for use while other threads work on devices.
 void set_stand_in(const StandIn* instead);
 
+// The backend of CPU work where a call names none, whatever OCTAVO_BACKEND says; null: the
+// registry's choice.
+void set_cpu_backend(const Kernels* instead);
+
 }  // namespace octavo::testing

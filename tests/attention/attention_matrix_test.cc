@@ -1,5 +1,5 @@
-// Attention by matrix instructions (BFMMLA, SMMLA) against exact attention of a rung's own inputs:
-// every rung that has them, every mask, shapes that are no multiple of a tile.
+// Attention by matrix instructions (BFMMLA, SMMLA, TDPBF16PS) against exact attention of a rung's
+// own inputs: every rung that has them, every mask, shapes that are no multiple of a tile.
 //
 // There Q, K and V are exact and sums are f32, so that only weights are rounded: to bf16, 2^-8 of
 // themselves. Before that they are off by the polynomial, 7.5e-5, and by what their score is off
@@ -18,7 +18,7 @@ namespace {
 std::vector<BackendInfo> matrix_backends() {
   std::vector<BackendInfo> all = support::every_backend();
   std::erase_if(all, [](const BackendInfo& info) {
-    return info.name != "cpu/neon_bf16" && info.name != "cpu/neon_i8mm";
+    return info.name != "cpu/neon_bf16" && info.name != "cpu/neon_i8mm" && info.name != "cpu/amx";
   });
   return all;
 }
@@ -149,6 +149,35 @@ TEST(AttentionMatrix, CodesWithTheirScalesAreExact) {
                 std::to_string(of_v.tile.rows) + "x" + std::to_string(of_v.tile.cols) + " on " +
                 backend.name);
     }
+}
+
+// V with a scale for each key, which AMX's method takes apart (key_factors.h): scales of any size
+// and sign, and a key without any.
+TEST(AttentionMatrix, EachKeyMayHaveAScaleOfItsOwn) {
+  std::vector<BackendInfo> backends = matrix_backends();
+  std::erase_if(backends, [](const BackendInfo& info) { return info.name != "cpu/amx"; });
+  if (backends.empty()) GTEST_SKIP() << "this CPU has no AMX";
+  for (const std::int64_t keys : {1, 5, 128, 258}) {
+    const Sizes sizes{.queries = 35, .keys = keys, .depth = 64, .width = 48};
+    const Made made = make_inputs(sizes, Kind::biased, 7, DType::f32);
+    const QuantizedTensor q = quantize(made.q.view(), preset("fp8-channel")),
+                          k = quantize(made.k.view(), preset("fp8-channel"));
+    for (const float step : {1.0F, 1.5F, -0.25F, 0.0F}) {
+      const QuantizedTensor v = quantize(made.v.view(), preset("fp8-channel"));
+      const auto scales = v.rowwise.scales.span<float>();
+      for (std::size_t i = 0; i < scales.size(); i += 3)
+        scales[i] *= std::pow(step, static_cast<float>(i % 40));
+      for (const BackendInfo& backend : backends)
+        expect_exact_but_for_weights(
+            rows_of(dequantize(q, DType::f32).view(), 0, 0),
+            rows_of(dequantize(k, DType::f32).view(), 0, 0),
+            rows_of(dequantize(v, DType::f32).view(), 0, 0),
+            rows_of(attention(q, k, v, {.rung = AttentionRung::strict, .backend = backend.kernels})
+                        .view(),
+                    0, 0),
+            {.keys = keys}, std::to_string(keys) + " keys, scales by " + std::to_string(step));
+    }
+  }
 }
 
 // A weight of zero is zero, not something small: what it is multiplied by may be anything.

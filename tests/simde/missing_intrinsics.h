@@ -24,10 +24,12 @@ using __mmask64 = simde__mmask64;
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtps_pd
 #undef _mm512_cvtps_ph
+#undef _mm512_cvttps_epi32
 #undef _mm512_extractf32x8_ps
 #undef _mm512_mask_storeu_epi32
 #undef _mm512_maskz_loadu_epi16
 #undef _mm512_maskz_loadu_epi32
+#undef _mm512_maskz_loadu_epi8
 #undef _mm512_reduce_add_ps
 #undef _mm512_reduce_max_epu32
 
@@ -98,6 +100,13 @@ static inline __m256 _mm512_extractf32x8_ps(__m512 a, int half) {
 }
 static inline __m512i _mm512_maskz_loadu_epi32(__mmask16 mask, const void* from) {
   return octavo::simde::loaded<std::uint32_t, __m512i>(mask, from);
+}
+// For numbers within 32 bits.
+static inline __m512i _mm512_cvttps_epi32(__m512 a) {
+  return octavo::simde::converted<std::int32_t, __m512i, float>(a);
+}
+static inline __m512i _mm512_maskz_loadu_epi8(__mmask64 mask, const void* from) {
+  return octavo::simde::loaded<std::uint8_t, __m512i>(mask, from);
 }
 static inline __m512i _mm512_maskz_loadu_epi16(__mmask32 mask, const void* from) {
   return octavo::simde::loaded<std::uint16_t, __m512i>(mask, from);

@@ -6,4 +6,5 @@
 #include <simde/x86/avx512.h>
 #include <simde/x86/fma.h>
 
+#include "tests/simde/amx_tiles.h"
 #include "tests/simde/missing_intrinsics.h"

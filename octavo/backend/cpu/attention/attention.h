@@ -33,6 +33,9 @@ struct SoftmaxJob {
   // [query block], and updated, or null where not needed: the sum of squares of weights, or
   // infinity where it overflowed. Only for weights in f16.
   float* weight_squares = nullptr;
+  // [keys] each, or both null (AttentionMethod::takes_key_factors): weights are multiplied by the
+  // first before they are rounded, and by the second, its inverse, before they are summed.
+  const float *key_factors = nullptr, *key_inverses = nullptr;
 };
 
 // Do packed rows of Q and K have a power-of-two unit (and a scale) each?
@@ -42,11 +45,12 @@ constexpr bool has_row_units(PackedType packed_type) {
 
 struct DecodeKernels;  // attention_decode.h
 struct CodeKernels;    // attention_codes.h
+struct PanelKernels;   // attention_codes.h
 
 struct AttentionMethod {
   const char* name = "";  // for logs and reports
-  // Microkernel of the scores (Q K^T): A is eight keys, B is queries; the query block is a multiple
-  // of its columns. f32: sums are accumulated into. Otherwise sums are written, times the units of
+  // Microkernel of the scores (Q K^T): A is keys, B is queries; the query block is a multiple of
+  // its columns. f32: sums are accumulated into. Otherwise sums are written, times the units of
   // each row in a_scale and b_scale: bf16, in which rows are exact (attention_exact.h), or two int8
   // limbs (attention_limbs.h), one panel after the other; `runs` is 1 where all lower limbs are
   // zero. Or f16: runs of kScoreRun products are summed in f16, and up to kScoreGroup products go,
@@ -54,6 +58,9 @@ struct AttentionMethod {
   PackedType score_type = PackedType::f32;
   Microkernel score{};
   bool narrow_scores = false;  // scores are stored as f16 too, in the memory of the weights
+  // f32: the microkernel replaces what it finds (MicrokernelJob::overwrites), so that nothing is
+  // cleared before it.
+  bool overwrites_scores = false;
   // Microkernel of the weighted values (P V): A is channels of V, B the weights of the query block,
   // interleaved by weigh.step keys. f32, or the sums of a tile go, times *a_scale, to f32: bf16, in
   // which V is exact (attention_exact.h), or f16, in which runs of kWeightRun products are summed.
@@ -61,6 +68,18 @@ struct AttentionMethod {
   Microkernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
   bool (*softmax)(const SoftmaxJob&) = nullptr;
+  // V with a scale for every row is exact in bf16 too: its scale is a power of two, which goes to
+  // the packed row, times a factor of the weights of its key (SoftmaxJob::key_factors).
+  bool takes_key_factors = false;
+  // Multiplies the sums of a query block, [rows][query block], by the factors of its columns; null:
+  // the driver's loop.
+  void (*rescale)(float* sums, std::int64_t rows, const float* factors) = nullptr;
+  // [rows][query block] to [query block][rows], rows a multiple of 16; null: the epilogue reads
+  // columns.
+  void (*transpose_sums)(const float* sums, std::int64_t rows, float* to) = nullptr;
+  // As those of GemmMethod: called by each thread before and after it runs microkernels.
+  void (*enter)() = nullptr;
+  void (*leave)() = nullptr;
   bool sums_weight_squares =
       false;                   // the softmax fills SoftmaxJob::weight_squares where it is not null
   float weight_factor = 1.0F;  // what a weight of 1 is stored as, a power of two
@@ -68,6 +87,9 @@ struct AttentionMethod {
   // Interleaves words of four bytes, as GemmMethod::interleave; null: the driver's loop.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
+  // The same for panels of K, where their step is another (Microkernel::a_step).
+  void (*interleave_keys)(const std::byte* const* rows, int count, std::int64_t words,
+                          std::byte* panel) = nullptr;
   // f32 to f16 and back; for f16 panels.
   void (*narrow)(const float* values, std::byte* packed, std::int64_t n) = nullptr;
   void (*widen)(const std::byte* packed, float* values, std::int64_t n) = nullptr;
@@ -76,6 +98,8 @@ struct AttentionMethod {
                             std::uint16_t* panel) = nullptr;
   // Packing of e4m3 operands without a step through f32; null: through f32.
   const CodeKernels* codes = nullptr;
+  // Packing of bf16 panels; null: the driver's loops, for the shape below.
+  const PanelKernels* panels = nullptr;
   // Kernels of the decode path (decode attention: few query rows), for K or V; null, or returning
   // null, where there are none.
   const DecodeKernels* (*decode_kernels)(const GemmOperand&) = nullptr;
@@ -102,10 +126,10 @@ constexpr AttentionMethod with_precise(AttentionMethod method, const AttentionMe
   return method;
 }
 
-// The shape of `weigh` for bf16 weights: MR channels, and keys per K step.
+// The shape of `weigh` for bf16 weights without PanelKernels: MR channels, and keys per K step.
 inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
 
-inline constexpr int kMaxQueryBlock = 32;
+inline constexpr int kMaxQueryBlock = 48;
 inline constexpr std::int64_t kMaxTileKeys = 128;
 // A sum of a run is off by up to its length times 2^-12 of itself, which happens in rows whose
 // first weight is large: bits of what is added after it are lost.

@@ -16,6 +16,8 @@ namespace octavo::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Softmax kernels add to the bits of scores: a NaN must have room above.
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
 
 // A query block and the keys that its rows see. Unused columns see all keys, and their results are
@@ -52,6 +54,10 @@ QueryBlock query_block_of(const AttentionJob& job, const BlockRows& rows, std::i
   return query_block;
 }
 
+bool transposes_sums(const AttentionMethod& method, const TileLayout& layout) {
+  return method.transpose_sums != nullptr && layout.padded_width % 16 == 0;
+}
+
 class Block {
  public:
   Block(const BlockJob& block, const BlockRows& range, const AttentionScratch& scratch)
@@ -83,17 +89,22 @@ class Block {
           attend(i, packed, tile * keys);
     }
     const RowErrors errors = errors_of(b_.method, b_.random_walk);
-    for (int i = 0; i < query_block_count_; ++i)
+    const std::int64_t width = b_.layout.padded_width;
+    const bool transposed = transposes_sums(b_.method, b_.layout);
+    for (int i = 0; i < query_block_count_; ++i) {
+      if (transposed) b_.method.transpose_sums(sums(i), width, s_.rows);
       for (int c = 0; c < query_blocks_[i].count; ++c) {
         const std::int64_t at = i * width_ + c, row = query_blocks_[i].row[c];
-        if (b_.uncertain != nullptr && exceeds_error_bound(weights_at(at), errors)) {
+        if (b_.uncertain != nullptr && exceeds_error_bound(state_at(at), errors)) {
           b_.uncertain[row] = 1;
           continue;
         }
-        b_.epilogue(range_.batch, range_.head, row,
-                    {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, b_.value_unit,
-                     has_channels_ ? channels_ : nullptr});
+        b_.epilogue(
+            range_.batch, range_.head, row,
+            {s_.top[at], s_.base[at], s_.sum[at], transposed ? s_.rows + c * width : sums(i) + c,
+             transposed ? 1 : width_, b_.value_unit, has_channels_ ? channels_ : nullptr});
       }
+    }
   }
 
  private:
@@ -162,9 +173,15 @@ class Block {
              .base = s_.base + at,
              .sum = s_.sum + at,
              .rescale = rescale,
-             .weight_squares = b_.uncertain != nullptr ? s_.weight_squares + at : nullptr})) {
+             .weight_squares = b_.uncertain != nullptr ? s_.weight_squares + at : nullptr,
+             .key_factors = tile.key_factors,
+             .key_inverses = tile.key_factors != nullptr ? tile.key_factors + keys : nullptr})) {
       float* row = sums(i);
-      for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
+      if (method.rescale != nullptr) {
+        method.rescale(row, b_.layout.padded_width, rescale);
+        row = nullptr;
+      }
+      for (std::int64_t e = 0; row != nullptr && e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
     }
     weigh(i, tile);
@@ -172,20 +189,20 @@ class Block {
   }
 
   // A bias has no error: with one, the largest score before the bias counts, of any visible key.
-  [[nodiscard]] RowWeights weights_at(std::int64_t at) const {
-    return weights_of(
-        {.top = s_.top[at],
-         .base = s_.base[at],
-         .sum = s_.sum[at],
-         .weight_squares = s_.weight_squares[at],
-         .score = b_.job.bias.first != nullptr ? s_.largest_raw_score[at] : std::abs(s_.top[at]),
-         .factor = b_.method.weight_factor});
+  [[nodiscard]] RowState state_at(std::int64_t at) const {
+    return {.top = s_.top[at],
+            .base = s_.base[at],
+            .sum = s_.sum[at],
+            .weight_squares = s_.weight_squares[at],
+            .score = b_.job.bias.first != nullptr ? s_.largest_raw_score[at] : std::abs(s_.top[at]),
+            .factor = b_.method.weight_factor};
   }
 
   void score(int i, const PackedTile& tile) const {
     const AttentionMethod& method = b_.method;
     const bool is_f32 = method.score_type == PackedType::f32;
-    if (is_f32) std::fill_n(s_.scores, method.tile_keys * width_, 0.0F);
+    if (is_f32 && !method.overwrites_scores)
+      std::fill_n(s_.scores, method.tile_keys * width_, 0.0F);
     const int rows = method.score.rows, cols = method.score.cols;
     for (std::int64_t key = 0; key < method.tile_keys; key += rows)
       for (int c = 0; c < width_; c += cols)
@@ -196,7 +213,8 @@ class Block {
                           .a_scale = is_f32 ? nullptr : tile.units + key,
                           .b_scale = is_f32 ? nullptr : s_.units + i * width_ + c,
                           .sums = score_at(key, c),
-                          .pitch = width_});
+                          .pitch = width_,
+                          .overwrites = method.overwrites_scores});
   }
 
   // f16 scores (narrow_scores) are half as wide.
@@ -208,7 +226,7 @@ class Block {
   }
   void set_score(std::int64_t key, std::int64_t col, float score) const {
     if (!b_.method.narrow_scores) {
-      s_.scores[key * width_ + col] = score;
+      s_.scores[key * width_ + col] = score == score ? score : kNaN;
       return;
     }
     // Only non-finite scores are set.
@@ -257,6 +275,7 @@ class Block {
         if (row[key * bias.key] > -kInfinity && size < kInfinity)
           largest_raw_score = std::max(largest_raw_score, size);
         score = with_bias(score, row[key * bias.key], factor);
+        if (score != score) score = kNaN;
       }
     }
   }
@@ -358,6 +377,7 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
     take(scratch.weights, method.tile_keys * width * packed_bytes(method.weigh_type));
   }
   take(scratch.sums, rows * layout.padded_width);
+  if (transposes_sums(method, layout)) take(scratch.rows, width * layout.padded_width);
   take(scratch.top, rows);
   take(scratch.base, rows);
   take(scratch.sum, rows);

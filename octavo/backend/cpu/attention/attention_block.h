@@ -22,6 +22,7 @@ struct AttentionScratch {
   float* scores = nullptr;       // [tile_keys][query block]
   std::byte* weights = nullptr;  // the memory of `scores` where both are f32 or both f16
   float* sums = nullptr;         // [query blocks][padded_width][query block]
+  float* rows = nullptr;         // [query block][padded_width], where sums are transposed
   float *top = nullptr, *base = nullptr, *sum = nullptr;  // [query blocks][query block]
   float* weight_squares = nullptr;                        // [query blocks][query block]
   float* largest_raw_score =

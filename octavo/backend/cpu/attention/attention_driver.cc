@@ -70,6 +70,22 @@ class SharedMemory {
   std::int64_t units_bytes_;
 };
 
+// Around the microkernels that a thread runs.
+class Entered {
+ public:
+  explicit Entered(const AttentionMethod& method) : method_(method) {
+    if (method.enter != nullptr) method.enter();
+  }
+  ~Entered() {
+    if (method_.leave != nullptr) method_.leave();
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  const AttentionMethod& method_;
+};
+
 // One method, for the heads assigned to it.
 class Driver {
  public:
@@ -79,7 +95,7 @@ class Driver {
         job_(job),
         layout_(method, job.q.first.cols(), job.v.first.cols()),
         tiles_(blocks(job.keys, method.tile_keys)),
-        block_rows_(kQueryBlocks * method.query_block()),
+        block_rows_(block_rows(method, job, std::max(1, exec.threads))),
         head_bytes_(tiles_ * layout_.bytes),
         scratch_bytes_(attention_scratch(method, layout_, nullptr).bytes),
         threads_(std::max(1, exec.threads)) {
@@ -109,6 +125,15 @@ class Driver {
   }
 
  private:
+  // Rows of a block: fewer where threads would have none otherwise.
+  static std::int64_t block_rows(const AttentionMethod& method, const AttentionJob& job,
+                                 int threads) {
+    const std::int64_t width = method.query_block(),
+                       all = job.batches * job.heads * blocks(job.queries, width);
+    if (threads == 1) return kQueryBlocks * width;
+    return std::clamp<std::int64_t>(all / (2 * threads), 1, kQueryBlocks) * width;
+  }
+
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
 
   // The keys that any of those rows sees, from the first to one past the last.
@@ -166,6 +191,7 @@ class Driver {
     const int parts = this->parts();
     parallel_for(parts, threads_, [&](int part) {
       const FpEnvGuard guard;
+      const Entered entered(method_);
       const AttentionScratch scratch = attention_scratch(
           method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
       // Blocks go to threads round-robin: with a causal mask later ones take longer. Consecutive

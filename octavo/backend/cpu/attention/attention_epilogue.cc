@@ -32,16 +32,21 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   const Matrix out = job_.out.at(batch, head).values;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
-  alignas(64) float values[kMaxHeadSize] = {};
-  for (std::int64_t e = 0; e < out.cols; ++e)
-    values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
+  alignas(64) float values[kMaxHeadSize];
+  if (sums.pitch == 1) {  // a loop that vectorises
+    for (std::int64_t e = 0; e < out.cols; ++e) values[e] = sums.values[e] / sums.sum * sums.unit;
+  } else {
+    for (std::int64_t e = 0; e < out.cols; ++e)
+      values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
+  }
   if (sums.channels != nullptr)
     for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= sums.channels[e];
   if (empty || poisoned)
     std::fill_n(values, out.cols, empty ? 0.0F : std::numeric_limits<float>::quiet_NaN());
   store_(out, row, values);
 
-  const float largest = empty || poisoned ? 0.0F : std::exp2(sums.top - sums.base);
+  const bool asks = job_.p_amax != nullptr || job_.largest_weight != nullptr;
+  const float largest = !asks || empty || poisoned ? 0.0F : std::exp2(sums.top - sums.base);
   if (job_.p_amax != nullptr) raise(job_.p_amax, largest);
   const std::int64_t at = (batch * job_.heads + head) * job_.queries + row;
   if (job_.largest_weight != nullptr)

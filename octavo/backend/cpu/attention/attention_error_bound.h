@@ -35,6 +35,14 @@ inline RowWeights weights_of(const RowState& row) {
           .score = static_cast<double>(row.score) * std::numbers::ln2};
 }
 
+// The same with the most that the largest weight can be, without an exponential.
+inline RowWeights most_weights_of(const RowState& row) {
+  const double sum = row.sum;
+  return {.largest = static_cast<double>(row.factor) / sum,
+          .weight_squares = static_cast<double>(row.weight_squares) / (sum * sum),
+          .score = static_cast<double>(row.score) * std::numbers::ln2};
+}
+
 // Errors of the scores and weights of a row.
 struct RowErrors {
   double aligned = 0.0;  // standard deviation, relative to the score, for a key aligned with the
@@ -77,6 +85,12 @@ inline bool exceeds_error_bound(const RowWeights& row, const RowErrors& errors) 
   return (aligned * aligned + random_walk * random_walk + weights * weights) *
              moved_by_scores(row) >
          kMoved * kMoved;
+}
+// A bound that grows with the largest weight up to a half: most rows pass by the most it can be.
+inline bool exceeds_error_bound(const RowState& row, const RowErrors& errors) {
+  const RowWeights most = most_weights_of(row);
+  if (most.largest < 0.5 && !exceeds_error_bound(most, errors)) return false;
+  return exceeds_error_bound(weights_of(row), errors);
 }
 
 }  // namespace octavo::cpu

@@ -29,7 +29,7 @@ class TileLayout {
   std::int64_t depth, width;                // of Q and K, of V
   std::int64_t padded_depth, padded_width;  // multiples of the microkernels' K steps and rows (MR)
   std::int64_t key_panel, value_panel;      // bytes
-  std::int64_t values_at, units_at, factor_at, marks_at;
+  std::int64_t values_at, units_at, key_factors_at, factor_at, marks_at;
   std::int64_t bytes;  // a multiple of 64
 
   // A panel of `cols` queries.
@@ -43,11 +43,18 @@ struct PackedTile {
   const std::byte *keys, *values;
   const float* units;  // of the packed elements of each key, where each has one (has_row_units)
   float factor;        // of packed V
+  // [2][tile_keys]: factors of weights and their inverses (key_factors.h), or null.
+  const float* key_factors;
   // Whether a row is not finite, and packed as zeros.
   bool nonfinite_keys, nonfinite_values;
   bool low_keys;  // whether a lower limb is not zero
 };
 PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
+
+struct KeyFactors;  // key_factors.h
+// Writes what a tile says about its packed V.
+void set_values(const TileLayout& layout, std::byte* memory, const KeyFactors& factors,
+                float factor, bool nonfinite);
 
 // Packs `count` keys from `first` on; the rest of the tile is zeros.
 void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,

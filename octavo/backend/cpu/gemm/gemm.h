@@ -36,7 +36,7 @@ struct MicrokernelJob {
   float* sums;         // rows x cols, accumulated into
   std::int64_t pitch;  // from one row of sums to the next
   // The first run replaces the sums instead of adding to them. Only microkernels of methods with a
-  // kc of their own take that.
+  // kc of their own take that, and those of AttentionMethod::overwrites_scores.
   bool overwrites = false;
   // What follows is for matrix tiles (an a_step of their own).
   // Sums of earlier blocks of K are continued as they are, and scales, which are those of all of K,
@@ -47,7 +47,7 @@ struct MicrokernelJob {
   const std::byte* prefetch = nullptr;
   std::int64_t prefetch_bytes = 0;
 };
-inline constexpr int kMaxPanelRows = 32;
+inline constexpr int kMaxPanelRows = 48;
 struct Microkernel {
   int rows, cols, step;  // MR, NR, and K elements interleaved per row (the K step); at most
                          // kMaxPanelRows rows or columns

@@ -1,6 +1,7 @@
 // Kernels that the files of this folder share.
 #pragma once
 
+#include "octavo/backend/cpu/attention/attention.h"
 #include "octavo/backend/cpu/gemm/gemm.h"
 
 namespace octavo::cpu {
@@ -17,5 +18,8 @@ DotKernel amx_dot_nibbles(const Format& format);
 
 // Integer products, exact; null where a job is not made of integers.
 const GemmMethod* amx_i8_method(const GemmJob& job);
+
+extern const PanelKernels kAmxPanels;
+const AttentionMethod* amx_attention(const AttentionJob& job);
 
 }  // namespace octavo::cpu

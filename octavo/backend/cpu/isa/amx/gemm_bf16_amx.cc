@@ -60,7 +60,7 @@ const GemmMethod kBf16{.name = "bf16 AMX",
                        .wide = &kAvx512F32,
                        .tile = {.rows = kSide,
                                 .cols = kSide,
-                                .step = 2,
+                                .step = Bf16Tiles::kWord,
                                 .run = tiles_microkernel<Bf16Tiles>,
                                 .a_step = Bf16Tiles::kStep},
                        .dot = dot,
@@ -81,7 +81,7 @@ const GemmMethod* choose(const GemmJob& job) {
 
 }  // namespace
 
-const Kernels kAmxKernels = make_kernels<kAvx512VbmiIsa, choose, avx512_attention>(
+const Kernels kAmxKernels = make_kernels<kAvx512VbmiIsa, choose, amx_attention>(
     "cpu/amx", "AVX-512 with VBMI, and bf16 and int8 products in AMX tiles");
 
 }  // namespace octavo::cpu

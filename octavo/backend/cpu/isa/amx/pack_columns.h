@@ -104,7 +104,7 @@ struct ByteColumns {
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
 
   [[gnu::always_inline]] void operator()(__m512i word, __m512i (&pairs)[2]) const {
-    planes.look_up(_mm512_shuffle_epi8(word, apart), pairs);
+    planes.in_lanes(_mm512_shuffle_epi8(word, apart), pairs);
   }
 };
 

@@ -41,6 +41,7 @@ inline void leave_tiles() { _tile_release(); }
 // What an instruction multiplies. The tiles of sums are f32 or int32.
 struct Bf16Tiles {
   static constexpr int kStep = 32;  // elements of K in a line
+  static constexpr int kWord = 2;   // and side by side in a panel of B
   using Sum = float;
   [[gnu::always_inline]] static void upper() {
     _tile_dpbf16ps(0, 4, 6);
@@ -54,6 +55,7 @@ struct Bf16Tiles {
 };
 struct I8Tiles {
   static constexpr int kStep = 64;
+  static constexpr int kWord = 4;
   using Sum = std::int32_t;
   [[gnu::always_inline]] static void upper() {
     _tile_dpbssd(0, 4, 6);
@@ -79,6 +81,16 @@ template <typename T, bool kUpperOnly>
   if constexpr (!kUpperOnly) {
     _tile_loadd(5, a + kTileBytes, kLine);
     T::lower();
+  }
+}
+
+// Steps of bf16 one after another, `depth` products, added to the tiles 0 to 3.
+[[gnu::always_inline]] inline void multiply_bf16(const std::byte* a, const std::byte* b,
+                                                 std::int64_t depth) {
+  for (std::int64_t k = 0; k < depth; k += Bf16Tiles::kStep) {
+    multiply_step<Bf16Tiles, false>(a, b);
+    a += 2 * kTileBytes;
+    b += 2 * kTileBytes;
   }
 }
 

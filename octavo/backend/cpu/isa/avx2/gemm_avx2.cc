@@ -1,9 +1,9 @@
 // GEMM and attention in f32.
 #include "octavo/backend/cpu/attention/attention.h"
-#include "octavo/backend/cpu/attention/attention_softmax.h"
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
+#include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
 
 namespace octavo::cpu {
 
@@ -19,14 +19,16 @@ constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .tile = kTile,
                            .dot = f32_dot<Avx2Lanes>,
                            .kc = kKc};
-// Fewer rows: the tiles of the backward pass are cut by them.
-constexpr Microkernel kAttentionTile{
-    .rows = 4, .cols = kAvx2Cols, .step = 1, .run = f32_tile<Avx2Lanes, 4>};
-constexpr AttentionMethod kAttention{.name = "f32 FMA",
-                                     .score = kAttentionTile,
-                                     .weigh = kAttentionTile,
-                                     .softmax = softmax_f32<kAvx2Cols>,
-                                     .tile_keys = 64};
+// 6 rows divide the tiles of the backward pass, 48, and tiles of keys. For V 4 rows, which waste no
+// channel where 64 and 128 are no multiple of 6.
+constexpr AttentionMethod kAttention{
+    .name = "f32 FMA",
+    .score = kTile,
+    .overwrites_scores = true,
+    .weigh = {.rows = 4, .cols = kAvx2Cols, .step = 1, .run = f32_tile<Avx2Lanes, 4>},
+    .softmax = softmax_lanes<Avx2Lanes, 2>,
+    .rescale = rescale_lanes<Avx2Lanes, 2>,
+    .tile_keys = 96};
 
 }  // namespace
 

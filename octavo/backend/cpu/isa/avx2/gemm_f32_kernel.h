@@ -1,6 +1,7 @@
-// The f32 GEMM microkernel and dot kernel over lanes (FMA). MR x NR is kRows by two vectors: with
-// AVX2 6 x 16 (12 of 16 registers are sums), with AVX-512 12 x 32 (24 of 32). Each K step is two
-// loads of B and a broadcast of A from memory for every two multiply-adds.
+// The f32 GEMM microkernel and dot kernel over lanes (FMA). MR x NR is kRows by some vectors: with
+// AVX2 6 x 16 (12 of 16 registers are sums), with AVX-512 12 x 32 (24 of 32), and 8 x 48 in
+// attention. Each K step is the loads of B and a broadcast of A from memory for every two or three
+// multiply-adds.
 #pragma once
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -14,14 +15,14 @@ void f32_tile(const MicrokernelJob& job) {
   using Floats = typename L::Floats;
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
-  const bool scaled = job.a_scale == nullptr;
+  const bool continues = job.a_scale == nullptr;
   for (std::int64_t r = 0; r < job.runs; ++r) {
     const bool replaces = job.overwrites && r == 0;
     // Unrolled: an array indexed by a variable would live in memory instead of registers.
     Floats sum[kRows][kVectors];
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sum[i][j] = L::fsplat(0.0F);
     // Sums come from L2 or farther, and are added after the run.
     if (!replaces) {
@@ -31,21 +32,21 @@ void f32_tile(const MicrokernelJob& job) {
     }
     for (std::int64_t k = 0; k < job.run; ++k, a += kRows, b += kCols) {
       Floats right[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) right[j] = L::fload(b + j * L::kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
         const Floats left = L::fsplat(a[i]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int j = 0; j < kVectors; ++j) sum[i][j] = L::fma(left, right[j], sum[i][j]);
       }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
         float* to = job.sums + i * job.pitch + j * L::kLanes;
-        if (scaled) {
+        if (continues) {
           if (!replaces) sum[i][j] = L::fplus(sum[i][j], L::fload(to));
         } else {
           const Floats right = L::fload(job.b_scale + r * kCols + j * L::kLanes);

@@ -226,6 +226,27 @@ struct Avx2Lanes {
   static void fstore(float* to, Floats a) { _mm256_storeu_ps(to, a); }
   static Floats fplus(Floats a, Floats b) { return _mm256_add_ps(a, b); }
   static Floats ftimes(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static Floats fminus(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+  // b where they cannot be compared.
+  static Floats fmax(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+  static Floats fceil(Floats a) { return _mm256_round_ps(a, 0x0A); }
+  // Toward zero.
+  static Bits to_int(Floats a) { return _mm256_cvttps_epi32(a); }
+  static Mask fsame(Floats a, Floats b) {
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ));
+  }
+  // True for NaN.
+  static Mask fexceeds(Floats a, Floats b) {
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_NLE_UQ));
+  }
+  static Mask is_nan(Floats a) { return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+  static Floats fselect(Mask m, Floats a, Floats b) {
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
+  }
+  static Bits keep_sum(Mask m, Bits a, Bits b) { return keep(m, add(a, b)); }
+  static Mask either(Mask a, Mask b) { return _mm256_or_si256(a, b); }
+  static bool all(Mask m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xFF; }
+  static bool any(Mask m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) != 0; }
   static float fsum(Floats a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));

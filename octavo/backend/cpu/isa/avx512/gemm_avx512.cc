@@ -1,6 +1,4 @@
-// GEMM and attention in f32.
-#include "octavo/backend/cpu/attention/attention.h"
-#include "octavo/backend/cpu/attention/attention_softmax.h"
+// GEMM in f32.
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
@@ -10,11 +8,9 @@ namespace octavo::cpu {
 
 void avx512_f32_tile(const MicrokernelJob& job) { f32_tile<Avx512Lanes, kAvx512Rows>(job); }
 
-namespace {
-
-// Words of `count` rows, sixteen by sixteen: panels of 12, 16 and 32 rows.
-void interleave_words(const std::byte* const* rows, int count, std::int64_t words,
-                      std::byte* panel) {
+// Words of `count` rows, sixteen by sixteen: panels of 12, 32 and 48 rows.
+void avx512_interleave(const std::byte* const* rows, int count, std::int64_t words,
+                       std::byte* panel) {
   for (std::int64_t w = 0; w < words; w += 16) {
     const std::int64_t left = words - w;
     const __mmask16 there = left >= 16 ? 0xFFFF : static_cast<__mmask16>((1U << left) - 1);
@@ -33,35 +29,23 @@ void interleave_words(const std::byte* const* rows, int count, std::int64_t word
   }
 }
 
+namespace {
+
 // A panel of A of this depth takes 18 KiB of L1, one of B 48 KiB of L2's bandwidth.
 constexpr std::int64_t kKc = 384;
 constexpr Microkernel kTile{
     .rows = kAvx512Rows, .cols = kAvx512Cols, .step = 1, .run = avx512_f32_tile};
-// One vector of queries: the tiles of the backward pass are cut by both sides.
-constexpr Microkernel kAttentionTile{
-    .rows = 16, .cols = 16, .step = 1, .run = f32_tile<Avx512Lanes, 16, 1>};
-constexpr AttentionMethod kAttention{.name = "f32 FMA",
-                                     .score = kAttentionTile,
-                                     .weigh = kAttentionTile,
-                                     .softmax = softmax_f32<16>,
-                                     .tile_keys = 64,
-                                     .interleave = interleave_words};
-
 }  // namespace
 
 constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .packed_type = PackedType::f32,
                                       .tile = kTile,
                                       .dot = f32_dot<Avx512Lanes>,
-                                      .interleave = interleave_words,
+                                      .interleave = avx512_interleave,
                                       .kc = kKc};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;
-}
-
-const AttentionMethod* avx512_attention(const AttentionJob& job) {
-  return is_fast_attention(job) ? &kAttention : nullptr;
 }
 
 }  // namespace octavo::cpu

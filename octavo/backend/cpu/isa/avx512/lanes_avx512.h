@@ -213,6 +213,20 @@ struct Avx512Lanes {
   static void fstore(float* to, Floats a) { _mm512_storeu_ps(to, a); }
   static Floats fplus(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static Floats ftimes(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static Floats fminus(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
+  static Floats fmax(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+  static Floats fceil(Floats a) {
+    return _mm512_roundscale_ps(a, 0x0A);  // to an integer, up, without exceptions
+  }
+  static Bits to_int(Floats a) { return _mm512_cvttps_epi32(a); }
+  static Mask fsame(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static Mask fexceeds(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ); }
+  static Mask is_nan(Floats a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+  static Floats fselect(Mask m, Floats a, Floats b) { return _mm512_mask_blend_ps(m, b, a); }
+  static Bits keep_sum(Mask m, Bits a, Bits b) { return _mm512_maskz_add_epi32(m, a, b); }
+  static Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
+  static bool all(Mask m) { return m == 0xFFFF; }
+  static bool any(Mask m) { return m != 0; }
   static float fsum(Floats a) { return _mm512_reduce_add_ps(a); }
 };
 

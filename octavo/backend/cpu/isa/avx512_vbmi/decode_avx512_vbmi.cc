@@ -9,6 +9,7 @@
 #include "octavo/backend/cpu/isa/avx512/avx512.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
+#include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/planes.h"
 
 namespace octavo::cpu {
@@ -96,7 +97,7 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .fp4_squares = avx512_fp4_squares,
                          .row_error = avx512_row_error};
 
-const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_attention>(
+const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_vbmi_attention>(
     "cpu/avx512_vbmi", "AVX-512 with VBMI");
 
 }  // namespace octavo::cpu

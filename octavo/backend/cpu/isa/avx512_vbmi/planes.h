@@ -61,10 +61,10 @@ struct Planes {
   [[gnu::always_inline]] void operator()(__m512i codes, __m512i (&words)[2]) const {
     // Interleaving takes the lower halves of 128-bit lanes, then the upper ones.
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    look_up(_mm512_permutexvar_epi64(order, codes), words);
+    in_lanes(_mm512_permutexvar_epi64(order, codes), words);
   }
-  // The same, of the lower halves of 128-bit lanes, then of the upper ones.
-  [[gnu::always_inline]] void look_up(__m512i at, __m512i (&words)[2]) const {
+  // The same without putting them in order: the lower, then the upper eight of each 128-bit lane.
+  [[gnu::always_inline]] void in_lanes(__m512i at, __m512i (&words)[2]) const {
     const __m512i lows = _mm512_permutex2var_epi8(low[0], at, low[1]);
     __m512i highs = _mm512_permutex2var_epi8(high[0], at, high[1]);
     if constexpr (kFormat.bits() == 8)
