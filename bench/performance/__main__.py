@@ -1,4 +1,4 @@
-"""Writes docs/performance.md and three tables of README.md from the newest results in bench/results.
+"""Writes docs/performance.md and three tables of README.md from the newest of bench/results.
 
 python -m bench.performance            write both
 python -m bench.performance --check    write nothing; fail where either differs

@@ -28,7 +28,9 @@ def rows_of(kinds: tuple[str, ...], counts: list[str], found: dict) -> list[list
         if kind not in kinds:
             continue
         digits = 2 if kind in ("cast", "quantize") or "of 1 x" in group else 0
-        shape = group.removeprefix("products of ").removeprefix("attention, ")
+        shape = (
+            group.removeprefix("products of ").removeprefix("attention, ").removeprefix("decode, ")
+        )
         name = case if kind in ("cast", "quantize") else f"{case}, {shape}"
         cells = [next(iter(by_count.values()))["rival"]]
         for count in counts:
@@ -57,6 +59,9 @@ def x86(result: Result) -> str:
         table(["product", *head], rows_of(("product",), counts, found)),
         "GFLOP/s of attention, not causal, by tokens and head size.",
         table(["attention", *head], rows_of(("attention",), counts, found)),
+        "Decode attention, GFLOP/s: one query row of 32 heads, 8 heads of FP8 keys and values, "
+        "beside the same cache in bfloat16.",
+        table(["decode", *head], rows_of(("decode",), counts, found)),
         result.measured("tools/x86_check --only build,bench"),
     )
 

@@ -37,7 +37,7 @@ def print_row(row: dict) -> None:
             print(f"  left out: {name}: {why}")
     asked = f"asked {row['asked']:8.2f}" if "asked" in row else ""
     # Of products and attention, the other rivals' rates are in the line above.
-    rivals = [row["rival"]] if row["kind"] in ("product", "attention") else row["rivals"]
+    rivals = [row["rival"]] if row["kind"] in ("product", "attention") else list(row["rivals"])
     beside = "".join(
         f"{row['rate'] / row['rivals'][name]:6.2f} x {name}  "
         for name in rivals

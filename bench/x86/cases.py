@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    kind: str  # cast, quantize, product, attention
+    kind: str  # cast, quantize, product, attention, decode
     name: str
     unit: str  # Gel/s or GFLOP/s
     work: float  # 10^9 elements or operations of one call
@@ -26,6 +26,11 @@ QUICK_SHAPES = [(64, 64, 64), (1, 128, 128)]
 ATTENTION = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
 QUICK_ATTENTION = [(64, 64)]
 HEADS = {512: 16, 2048: 4, 8192: 1}
+# One query row for each of 32 heads on 8 of keys and values, by keys: an FP8 cache beside one in
+# bfloat16. More is asked of several cores, which share what memory gives.
+DECODE_KEYS, QUICK_DECODE_KEYS = (4096, 32768), (128,)
+DECODE_HEADS, DECODE_KV_HEADS, DECODE_SIZE = 32, 8, 128
+DECODE_AT_LEAST = {"one": 1.3, "several": 1.5}
 
 # Direction, values, format, rival, times its speed, Gel/s on one core.
 CASTS = [
@@ -105,3 +110,9 @@ def attention(tokens: int, size: int) -> list[Case]:
         Case("attention", rung, "GFLOP/s", work, rival, ratio, None, (inputs,))
         for rung, inputs, rival, ratio in RUNGS
     ]
+
+
+def decode(keys: int, threads: int) -> Case:
+    work = 4e-9 * DECODE_HEADS * keys * DECODE_SIZE
+    asked = DECODE_AT_LEAST["one" if threads == 1 else "several"]
+    return Case("decode", "FP8 keys and values", "GFLOP/s", work, "octavo bf16", asked)

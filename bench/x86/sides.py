@@ -11,7 +11,7 @@ from bench.common.memory import copy_of, empty
 from bench.convert import ml_dtypes_side, octavo_side, torch_side
 from bench.convert.cases import Case as Cast
 from bench.x86 import numkong_side
-from bench.x86.cases import HEADS, Case
+from bench.x86.cases import DECODE_HEADS, DECODE_KV_HEADS, DECODE_SIZE, HEADS, Case
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INT8_ROWS = ov.Scaling("mxint8", "row", scale="f32")
@@ -78,3 +78,22 @@ def of_attention(cases: list[Case], tokens: int, size: int, threads: int) -> Sid
             q, k, v, precision=rung, out=out, threads=threads
         )
     return made
+
+
+def of_decode(keys: int, threads: int) -> Sides:
+    q = torch.randn(1, DECODE_HEADS, 1, DECODE_SIZE).bfloat16()
+    k, v = (torch.randn(1, DECODE_KV_HEADS, keys, DECODE_SIZE) for _ in range(2))
+    coded = [ov.quantize(x, "fp8-channel") for x in (k, v)]
+    wide = [x.bfloat16() for x in (k, v)]
+    out = torch.empty_like(q)
+
+    def ours(cache: list) -> Callable[[], object]:
+        return lambda: ov.attention(q, *cache, precision="bf16", out=out, threads=threads)
+
+    return {
+        "torch bf16": lambda: torch.nn.functional.scaled_dot_product_attention(
+            q, *wide, enable_gqa=True
+        ),
+        "octavo bf16": ours(wide),
+        "octavo": ours(coded),
+    }

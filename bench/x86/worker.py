@@ -104,6 +104,15 @@ def attention_rows(
         yield row | {"tokens": tokens, "size": size, "failed": failed}
 
 
+def decode_rows(keys: int, threads: int, quick: bool, seconds: float) -> Iterator[dict]:
+    case = cases.decode(keys, threads)
+    functions = sides.of_decode(keys, threads)
+    times, failed = fastest(functions, len(functions) * seconds, quick, threads)
+    rates = {name: case.work / taken for name, taken in times.items()}
+    row = row_of(case, rates.pop("octavo"), rates, threads, quick)
+    yield row | {"keys": keys, "failed": failed}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
@@ -123,9 +132,11 @@ def main() -> None:
     for tokens, size in cases.QUICK_ATTENTION if quick else cases.ATTENTION:
         name = f"attention, {tokens} tokens of {size}"
         groups.append((name, attention_rows, (tokens, size)))
+    for keys in cases.QUICK_DECODE_KEYS if quick else cases.DECODE_KEYS:
+        groups.append((f"decode, one query, {keys} keys", decode_rows, (keys,)))
     chosen = tuple(part for part in args.only.split(",") if part)
     groups = [group for group in groups if not chosen or group[0].startswith(chosen)]
-    sides_of = {"casts": 36, "quantizers": 4, "products": 14, "attention,": 6}
+    sides_of = {"casts": 36, "quantizers": 4, "products": 14, "attention,": 6, "decode,": 3}
     sides_in_all = max(1, sum(sides_of[group[0].split()[0]] for group in groups))
     each = args.seconds / sides_in_all
     end = time.monotonic() + args.seconds
