@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint32_t kF32Inf = 0x7F800000u, kF32Magnitude = 0x7FFFFFFFu;
 constexpr std::uint32_t kTopByte = 127;  // what packing makes of NaN
 
-// Can f32 lanes encode the format? Two bits beyond the format's own must be left, and half a step
-// must be a normal number.
+// Can f32 lanes encode the format? f32 must have the number above its largest, and half a step must
+// be a normal number.
 inline bool lanes_fit(const Encoder& encoder) {
   const Format& format = encoder.format;
   const int mantissa = format.mantissa_bits;
@@ -45,7 +45,7 @@ inline bool lanes_fit(const Encoder& encoder) {
     return false;
   const int top =
       static_cast<int>((limit_field(format, true) + 1) >> mantissa) - 1 + format.min_exponent();
-  return top + 23 - mantissa <= 127 && format.min_exponent() - mantissa - 1 >= -126;
+  return top <= 127 && format.min_exponent() - mantissa - 1 >= -126;
 }
 
 // Which special cases after rounding a call has.
