@@ -1,6 +1,7 @@
 // AMX in plain code, for the sources of isa/amx: eight tiles of a thread, their configuration, and
-// TDPBF16PS by the operation that Intel's manual gives, with subnormal numbers taken and written as
-// zero. An instruction on a tile that is not configured stops the program, as it does on a CPU.
+// TDPBF16PS and TDPBSSD by the operation that Intel's manual gives, with subnormal numbers taken
+// and written as zero. An instruction on a tile that is not configured stops the program, as it
+// does on a CPU.
 #pragma once
 
 #include <cmath>
@@ -70,6 +71,24 @@ inline void add_products(int to, int a, int b) {
   }
 }
 
+// TDPBSSD: four products of int8 to each sum of 32 bits.
+inline void add_integers(int to, int a, int b) {
+  const int rows = tiles.rows(to), words = static_cast<int>(tiles.width(a)) / 4;
+  if (tiles.rows(a) != rows || tiles.rows(b) != words || tiles.width(to) != tiles.width(b))
+    std::abort();
+  const int cols = static_cast<int>(tiles.width(to)) / 4;
+  for (int m = 0; m < rows; ++m)
+    for (int n = 0; n < cols; ++n) {
+      std::int32_t sum = 0;
+      std::memcpy(&sum, tiles.bytes[to][m] + 4 * n, 4);
+      for (int k = 0; k < words; ++k)
+        for (int i = 0; i < 4; ++i)
+          sum += static_cast<std::int8_t>(tiles.bytes[a][m][4 * k + i]) *
+                 static_cast<std::int8_t>(tiles.bytes[b][k][4 * n + i]);
+      std::memcpy(tiles.bytes[to][m] + 4 * n, &sum, 4);
+    }
+}
+
 }  // namespace octavo::simde
 
 static inline void _tile_loadconfig(const void* from) {
@@ -92,3 +111,4 @@ static inline void _tile_stored(int tile, void* to, std::int64_t pitch) {
                 octavo::simde::tiles.width(tile));
 }
 static inline void _tile_dpbf16ps(int to, int a, int b) { octavo::simde::add_products(to, a, b); }
+static inline void _tile_dpbssd(int to, int a, int b) { octavo::simde::add_integers(to, a, b); }

@@ -17,6 +17,11 @@ using __mmask64 = simde__mmask64;
 
 #undef _mm256_maskz_loadu_epi8
 #undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtepi8_epi16
+#undef _mm512_mask_storeu_epi8
+#undef _mm512_multishift_epi64_epi8
+#undef _mm512_srai_epi32
+#undef _mm_maskz_loadu_epi8
 #undef _mm512_cvtepi32_epi8
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtepu16_epi32
@@ -126,4 +131,28 @@ static inline float _mm512_reduce_add_ps(__m512 a) {
 static inline unsigned _mm512_reduce_max_epu32(__m512i a) {
   return octavo::simde::reduced(octavo::simde::elements<std::uint32_t>(a),
                                 [](std::uint32_t x, std::uint32_t y) { return std::max(x, y); });
+}
+static inline __m512i _mm512_cvtepi8_epi16(__m256i a) {
+  return octavo::simde::converted<std::int16_t, __m512i, std::int8_t>(a);
+}
+static inline __m512i _mm512_srai_epi32(__m512i a, unsigned count) {
+  auto all = octavo::simde::elements<std::int32_t>(a);
+  for (std::int32_t& x : all) x >>= count;
+  return std::bit_cast<__m512i>(all);
+}
+// Each byte is eight bits of its 64-bit element, from the bit that the control says on, around.
+static inline __m512i _mm512_multishift_epi64_epi8(__m512i control, __m512i a) {
+  auto shifts = octavo::simde::elements<std::uint8_t>(control);
+  const auto from = octavo::simde::elements<std::uint64_t>(a);
+  for (std::size_t i = 0; i < shifts.size(); ++i)
+    shifts[i] = static_cast<std::uint8_t>(std::rotr(from[i / 8], shifts[i] & 63));
+  return std::bit_cast<__m512i>(shifts);
+}
+static inline void _mm512_mask_storeu_epi8(void* to, __mmask64 mask, __m512i a) {
+  const auto from = octavo::simde::elements<std::uint8_t>(a);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if ((mask >> i & 1) != 0) std::memcpy(static_cast<std::byte*>(to) + i, &from[i], 1);
+}
+static inline __m128i _mm_maskz_loadu_epi8(__mmask16 mask, const void* from) {
+  return octavo::simde::loaded<std::uint8_t, __m128i>(mask, from);
 }
