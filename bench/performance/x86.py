@@ -79,7 +79,7 @@ def readme() -> str:
     rows = [
         ["cast float32 to e4m3", *cells("cast", "casts", "float32 -> e4m3fn", 2)],
         ["cast e4m3 to bfloat16", *cells("cast", "casts", "e4m3fn -> bfloat16", 2)],
-        ["GEMM MXFP8, 4096^3", *cells("product", "products of 4096 x 4096 x 4096", "mxfp8", 0)],
+        ["GEMM MXFP8, 2048^3", *cells("product", "products of 2048 x 2048 x 2048", "mxfp8", 0)],
         ["GEMV e4m3, 1 x 4096 x 4096",
          *cells("product", "products of 1 x 4096 x 4096", "e4m3 per row", 1)],
         ["attention `strict` on FP8, 2048 x 128",
