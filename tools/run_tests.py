@@ -83,25 +83,30 @@ def count_ctest(junit: Path, cases: Path) -> Count:
     return total
 
 
-BUILD_SECONDS: dict[str, float] = {}  # of the stages that compile, by preset
+BUILD_SECONDS: dict[str, float] = {}  # of the stages that compile, by their names
 
 
 def cpp_stage(
-    preset: str, test_preset: str | None = None, prefix: list[str] = (), target: str | None = None
+    preset: str,
+    test_preset: str | None = None,
+    prefix: list[str] = (),
+    target: str | None = None,
+    options: list[str] = (),
+    stage: str | None = None,
 ) -> Count:
     build = ROOT / "build" / preset
     cases = build / "test-xml"
     junit = RESULTS / f"ctest-{test_preset or preset}.xml"
     shutil.rmtree(cases, ignore_errors=True)
     junit.unlink(missing_ok=True)
-    configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON"]
+    configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON", *options]
     start = time.monotonic()
     build_command = ["cmake", "--build", "--preset", preset]
     if target is not None:
         build_command += ["--target", target]
     if not run(configure) or not run(build_command):
         return Count(failed=1)
-    BUILD_SECONDS[test_preset or preset] = time.monotonic() - start
+    BUILD_SECONDS[stage or test_preset or preset] = time.monotonic() - start
     ctest = ["ctest", "--preset", test_preset or preset, "--output-junit", str(junit)]
     good = run([*prefix, *ctest])
     if not junit.exists():
@@ -146,6 +151,18 @@ def cuda_stage() -> Count:
     if not good and count.failed == 0:
         count.failed = 1
     return count
+
+
+def dev_stage() -> Count:
+    """Test programs of `release` with a library under sanitizers: that alone is compiled again. A
+    tree in which all is sanitized is preset `dev`."""
+    return cpp_stage(
+        "release",
+        test_preset="sanitized",
+        target="octavo_sanitized_tests",
+        options=["-DOCTAVO_SANITIZED_TWIN=ON"],
+        stage="dev",
+    )
 
 
 def tsan_stage() -> Count:
@@ -274,7 +291,7 @@ FIRST_TIER = {
 # The same code under instruments: what continuous integration runs besides.
 SECOND_TIER = {
     "emulated": emulated_stage,
-    "dev": lambda: cpp_stage("dev"),
+    "dev": dev_stage,
     "tsan": tsan_stage,
     "x86_64": lambda: cpp_stage("x86_64"),
     "cuda": cuda_stage,
