@@ -25,24 +25,51 @@ function(octavo_objects name)
   target_compile_options(octavo_${name} PRIVATE ${arg_OPTIONS})
   set_property(GLOBAL APPEND PROPERTY OCTAVO_OBJECTS octavo_${name})
   if(octavo_precompiles AND NOT arg_OPTIONS)
-    octavo_precompile(octavo_${name})
+    octavo_precompile(octavo_${name} OCTAVO_PRECOMPILED)
+  endif()
+  if(OCTAVO_SANITIZED_TWIN)
+    octavo_twin_objects(${name} "${arg_SOURCES}" "${arg_OPTIONS}")
+  endif()
+endfunction()
+
+if(OCTAVO_SANITIZED_TWIN AND (OCTAVO_SANITIZE OR OCTAVO_CUDA OR OCTAVO_COVERAGE))
+  message(FATAL_ERROR "OCTAVO_SANITIZED_TWIN belongs to a plain build: not with OCTAVO_SANITIZE, "
+    "OCTAVO_COVERAGE or OCTAVO_CUDA")
+endif()
+
+# The same sources under the address and undefined behaviour sanitizers, with the flags of preset
+# `dev`, for octavo_sanitized: the library that the twins of test programs are linked with
+# (octavo_sanitized_twin in OctavoTest). It is a shared library, so that linking eighty programs is
+# cheap, and exports all names, because tests call hidden ones.
+function(octavo_twin_objects name sources options)
+  set(twin octavo_${name}_twin)
+  add_library(${twin} OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_include_directories(${twin} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${twin} PRIVATE octavo_flags)
+  set_target_properties(${twin} PROPERTIES CXX_VISIBILITY_PRESET default)
+  target_compile_options(${twin} PRIVATE ${options} -Og -g1 -fno-omit-frame-pointer -UNDEBUG
+    -fno-semantic-interposition -fsanitize=address,undefined -fno-sanitize-recover=all)
+  set_property(GLOBAL APPEND PROPERTY OCTAVO_TWIN_OBJECTS ${twin})
+  if(NOT options)
+    octavo_precompile(${twin} OCTAVO_TWIN_PRECOMPILED)
   endif()
 endfunction()
 
 # A third of the time that a source file takes is the standard library's headers. One set for all
-# targets with the same flags, made by the first. Not with ccache, for which objects of two build
-# trees are then different: without it the Python package is made of the objects of `release`.
-# Sanitized trees share nothing. Not for cross builds: they show what forgets an #include. With the
-# header GCC 12 warns of a copy of 2^63 bytes in std::string, which there is none of.
+# targets with the same flags, made by the first; a global property named <set> knows which that is.
+# Not with ccache, for which objects of two build trees are then different: without it the Python
+# package is made of the objects of `release`. Sanitized objects are shared with no other tree. Not
+# for cross builds: they show what forgets an #include. With the header GCC 12 warns of a copy of
+# 2^63 bytes in std::string, which there is none of.
 set(octavo_precompiles ON)
 if(CMAKE_CROSSCOMPILING OR (OCTAVO_CCACHE_WORKS AND NOT OCTAVO_SANITIZE))
   set(octavo_precompiles OFF)
 endif()
-function(octavo_precompile target)
+function(octavo_precompile target set)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
   endif()
-  get_property(owner GLOBAL PROPERTY OCTAVO_PRECOMPILED)
+  get_property(owner GLOBAL PROPERTY ${set})
   if(owner)
     target_precompile_headers(${target} REUSE_FROM ${owner})
     return()
@@ -51,7 +78,7 @@ function(octavo_precompile target)
     <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional>
     <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <utility>
     <variant> <vector>)
-  set_property(GLOBAL PROPERTY OCTAVO_PRECOMPILED ${target})
+  set_property(GLOBAL PROPERTY ${set} ${target})
 endfunction()
 
 # octavo_room(<name>): octavo/<name>/*.cc and the sources of its sub-rooms as one object library.

@@ -4,7 +4,7 @@
 # A file's name decides where it goes:
 #   x_test.cc           into its folder's executable, label `fast`
 #   every_*_test.cc     an executable of its own, label `fast`: all inputs of a kind. Sanitized and
-#                       emulated runs take a quarter of its cases, else they would take half an hour
+#                       emulated runs take a part of its cases, else they would take half an hour
 #   *_slow_test.cc      an executable of its own, label `slow`; optimised builds for this machine only
 #   *thread*_test.cc, *fork*_test.cc
 #                       an executable of its own, labels `fast` and `thread`: what tsan runs
@@ -43,20 +43,28 @@ set(OCTAVO_TEST_XML_DIR "${PROJECT_BINARY_DIR}/test-xml")
 # The target that `tsan` builds instead of everything.
 add_custom_target(octavo_thread_tests)
 
+# Twins of test programs, built when asked for, under label `sanitized`.
+add_custom_target(octavo_sanitized_tests)
+
 # What a cross build builds and runs instead of everything, under label `arch`: tests of code that
 # differs between architectures, and of numbers that pass through it.
 add_custom_target(octavo_arch_tests)
 set(OCTAVO_TEST_ARCH_PROGRAMS
   "^(every_.*|agreement|attention|backend|base|convert|exact|exec|format|fp_env|gemm|ops|oracle|quant|report|round|scale|support|tensor|conformance)_test$")
 
-# Builds in which every instruction costs more: they take a part of the longest programs, each its own.
-set(OCTAVO_TEST_SHARED_PROGRAMS "^(every_.*|agreement_test|attention_test|gemm_test)$")
-set(OCTAVO_TEST_SHARD 0)
-if(CMAKE_CROSSCOMPILING)
-  set(OCTAVO_TEST_SHARD 1)
-elseif(NOT OCTAVO_SANITIZE AND NOT OCTAVO_COVERAGE)
-  set(OCTAVO_TEST_SHARED_PROGRAMS "")
-endif()
+# octavo_test_part(<test> <program>): where every instruction costs more (sanitizers, coverage, an
+# emulator), a part of the cases of the longest programs, in each place another one.
+set(OCTAVO_TEST_SHARED_PROGRAMS "^(every_.*|agreement|attention|gemm)_test$")
+function(octavo_test_part test program)
+  if(program MATCHES "${OCTAVO_TEST_SHARED_PROGRAMS}")
+    set(shard 0)
+    if(CMAKE_CROSSCOMPILING)
+      set(shard 1)
+    endif()
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+      GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=${shard})
+  endif()
+endfunction()
 
 # In a fresh build tree ctest knows no times, and starts tests in the order of their names: what was
 # long and late ran alone at the end. Those that take more than ten seconds come first.
@@ -66,8 +74,8 @@ set(OCTAVO_TEST_LONG_PROGRAMS
 
 # How test code is compiled: -Og takes half the time of -O3, and the programs run about as fast. The
 # library that it calls keeps its flags. Checks for undefined behaviour in the code of tests take half
-# the time of a sanitized test's compilation and protect no user: the library alone has them; the
-# address sanitizer is in both. The warnings that are left out follow values through inlined library
+# the time of a sanitized test's compilation and protect no user: the library alone has them; in
+# preset `dev` the address sanitizer is in both. The warnings that are left out follow values through inlined library
 # code, and GCC 12 is wrong about std::string there.
 function(octavo_test_flags name)
   target_link_libraries(${name} PRIVATE octavo_flags GTest::gtest_main)
@@ -91,6 +99,35 @@ octavo_test_flags(octavo_test_headers)
 target_precompile_headers(octavo_test_headers PRIVATE
   "${PROJECT_SOURCE_DIR}/tests/support/test_headers.h")
 
+# octavo_sanitized_twin(<program> TIMEOUT <seconds> COMMAND <word>...): where OCTAVO_SANITIZED_TWIN is
+# ON, <program>_sanitized: the objects of a test program linked a second time, with the library under
+# sanitizers, and a test of that name which runs the command. Test code itself is not instrumented:
+# errors in it harm no user, and instrumenting it takes longer than all of the library does. What
+# tests hand to the library from the heap has red zones all the same; arrays on their stack have none.
+function(octavo_sanitized_twin program)
+  if(NOT OCTAVO_SANITIZED_TWIN)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND")
+  set(objects "")
+  foreach(target IN ITEMS ${program} octavo_test_support)
+    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${target}>,EXCLUDE,[.]gch$>")
+  endforeach()
+  set(twin ${program}_sanitized)
+  add_executable(${twin} EXCLUDE_FROM_ALL ${objects})
+  set_target_properties(${twin} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${twin} PRIVATE octavo_sanitized octavo_flags GTest::gtest_main)
+  target_link_options(${twin} PRIVATE -fsanitize=address,undefined)
+  add_dependencies(octavo_sanitized_tests ${twin})
+  add_test(NAME ${twin} COMMAND ${arg_COMMAND})
+  set_tests_properties(${twin} PROPERTIES
+    LABELS sanitized TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  octavo_test_part(${twin} ${program})
+  if(program MATCHES "${OCTAVO_TEST_LONG_PROGRAMS}")
+    set_tests_properties(${twin} PROPERTIES COST ${OCTAVO_TEST_COST_LONG})
+  endif()
+endfunction()
+
 # octavo_gtest(<name> SOURCES <file>... LABELS <label>...): one executable, one ctest test.
 function(octavo_gtest name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LABELS")
@@ -101,9 +138,8 @@ function(octavo_gtest name)
   add_test(NAME ${name} COMMAND ${name} "--gtest_output=xml:${OCTAVO_TEST_XML_DIR}/${name}.xml")
   set_tests_properties(${name} PROPERTIES
     LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
-  if(OCTAVO_TEST_SHARED_PROGRAMS AND name MATCHES "${OCTAVO_TEST_SHARED_PROGRAMS}")
-    set_tests_properties(${name} PROPERTIES
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${OCTAVO_TEST_SHARD}")
+  if(CMAKE_CROSSCOMPILING OR OCTAVO_SANITIZE OR OCTAVO_COVERAGE)
+    octavo_test_part(${name} ${name})
   endif()
   if(name MATCHES "${OCTAVO_TEST_LONG_PROGRAMS}")
     set_tests_properties(${name} PROPERTIES COST ${OCTAVO_TEST_COST_LONG})
@@ -114,6 +150,10 @@ function(octavo_gtest name)
   if(name MATCHES "${OCTAVO_TEST_ARCH_PROGRAMS}")
     add_dependencies(octavo_arch_tests ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS arch)
+  endif()
+  if(NOT "slow" IN_LIST arg_LABELS)
+    octavo_sanitized_twin(${name} TIMEOUT ${arg_TIMEOUT}
+      COMMAND ${name}_sanitized "--gtest_output=xml:${OCTAVO_TEST_XML_DIR}/${name}_sanitized.xml")
   endif()
 endfunction()
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "octavo/pipeline/pipeline_testing_internal.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -135,9 +136,8 @@ TEST_F(ResumeForkTest, OtherOptionsOrAnotherSourceAreRefused) {
 class MemoryForkTest : public ResumeForkTest {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer has memory of its own: what is freed and held back, and shadows";
-#endif
+    if (support::under_sanitizer())
+      GTEST_SKIP() << "a sanitizer has memory of its own: what is freed and held back, and shadows";
     ResumeForkTest::SetUp();
   }
   // A model of zeros that takes no disk space: a sparse file.

@@ -9,6 +9,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -96,9 +97,8 @@ TEST(Tensor, RefusesWhatCannotBe) {
 
 // Possible as a shape, but no machine has it: an error to catch, not the end of the process.
 TEST(Tensor, OutOfMemoryIsAnError) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers end the process on allocations this large";
-#endif
+  if (support::under_sanitizer())
+    GTEST_SKIP() << "sanitizers end the process on allocations this large";
   try {
     (void)Tensor::values({1 << 20, std::int64_t{1} << 38}, DType::f32);
     FAIL() << "2^60 bytes were allocated";

@@ -3,6 +3,7 @@
 // the result of a row does not depend on whether others are.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "tests/attention/attention_cases.h"
 
@@ -122,16 +123,22 @@ TEST(AttentionAlikeKeys, AreWithinTheGate) {
           expect_within_the_gate({.depth = depth, .keys = keys, .score = score, .seed = seed},
                                  seed % 2 == 0);
 }
-TEST(AttentionAlikeKeys, OnTheDecodePathAreWithinTheGate) {
-  for (const std::int64_t depth : {64, 128, 256})
-    for (const std::int64_t queries : {1, 5, 16})
-      for (const std::size_t keys : {2U, 3U})
-        for (const double score : {4.0, 7.0, 12.0, 18.0, 22.0})
-          for (const unsigned seed : {1U, 2U, 3U})
-            expect_within_the_gate(
-                {.depth = depth, .queries = queries, .keys = keys, .score = score, .seed = seed},
-                seed % 2 == 0);
+// Depth and number of queries.
+class AttentionAlikeKeysDecode
+    : public ::testing::TestWithParam<std::tuple<std::int64_t, std::int64_t>> {};
+
+TEST_P(AttentionAlikeKeysDecode, AreWithinTheGate) {
+  const auto [depth, queries] = GetParam();
+  for (const std::size_t keys : {2U, 3U})
+    for (const double score : {4.0, 7.0, 12.0, 18.0, 22.0})
+      for (const unsigned seed : {1U, 2U, 3U})
+        expect_within_the_gate(
+            {.depth = depth, .queries = queries, .keys = keys, .score = score, .seed = seed},
+            seed % 2 == 0);
 }
+INSTANTIATE_TEST_SUITE_P(All, AttentionAlikeKeysDecode,
+                         ::testing::Combine(::testing::Values(64, 128, 256),
+                                            ::testing::Values(1, 5, 16)));
 
 // Values of bf16, which `strict` quantizes itself: it is held to its own inputs.
 TEST(AttentionAlikeKeys, OfValuesAreWithinTheGate) {
