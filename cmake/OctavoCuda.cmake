@@ -32,7 +32,8 @@ endif()
 
 # Kernels are templates over formats, types and policies, and compiling them all takes minutes. `one`
 # builds one configuration of each family, and device code is optimised as little as nvcc can, which
-# takes a third of the time: enough to know that they compile, not to be used.
+# takes a fifth to a half of the time of the largest files: enough to know that they compile, not to
+# be used.
 set(OCTAVO_CUDA_CONFIGS all CACHE STRING
   "Which configurations of the CUDA kernels to build: all, or one of each family")
 set_property(CACHE OCTAVO_CUDA_CONFIGS PROPERTY STRINGS all one)

@@ -39,7 +39,7 @@ endif()
 
 # The same sources under the address and undefined behaviour sanitizers, with the flags of preset
 # `dev`, for octavo_sanitized: the library that the twins of test programs are linked with
-# (octavo_sanitized_twin in OctavoTest). It is a shared library, so that linking eighty programs is
+# (octavo_sanitized_twin in OctavoTest). It is a shared library, so that linking many programs is
 # cheap, and exports all names, because tests call hidden ones.
 function(octavo_twin_objects name sources options)
   set(twin octavo_${name}_twin)
