@@ -131,18 +131,40 @@ void Scratch::take() {
 
 namespace {
 
-// What a thread keeps of its last staging memory on the host. A product of large matrices stages
-// them in tens of megabytes, and memory that is new to the process costs a page fault for every
-// page of it, in each call.
-thread_local Tensor kept_staging;
+// The largest staging memory that a thread has had on the host, kept for its next call: a product
+// of large matrices stages them in tens of megabytes, and memory that is new to the process costs a
+// page fault for every page of it. Static objects may compute after it is gone: the main thread's
+// is destroyed before they are.
 constexpr std::int64_t kMostKept = 128 << 20;
+thread_local bool kept_is_gone = false;
+struct Kept {
+  Tensor memory{};
+  Kept() = default;
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() { kept_is_gone = true; }
+};
+thread_local Kept kept;
+
+void keep(Tensor& memory) {
+  if (kept_is_gone || memory.owner() == nullptr || memory.nbytes() > kMostKept) return;
+  if (kept.memory.owner() == nullptr || kept.memory.nbytes() < memory.nbytes())
+    kept.memory = std::move(memory);
+}
+
+// What is kept, if it is large enough and not much too large; else new memory.
+Tensor host_memory(std::int64_t count) {
+  if (!kept_is_gone && kept.memory.owner() != nullptr) {
+    const std::int64_t there = element_count(kept.memory.shape());
+    if (there >= count && there / 4 <= count) return std::exchange(kept.memory, Tensor{});
+  }
+  return Tensor::values({count}, DType::f32);
+}
 
 }  // namespace
 
 StagingMemory::~StagingMemory() {
-  if (host_.owner() != nullptr && host_.nbytes() <= kMostKept &&
-      (kept_staging.owner() == nullptr || kept_staging.nbytes() < host_.nbytes()))
-    kept_staging = std::move(host_);
+  keep(host_);
   release();
 }
 
@@ -154,12 +176,7 @@ void StagingMemory::release() noexcept {
 
 float* StagingMemory::at_least(std::int64_t count) {
   if (is_host(exec_)) {
-    if (host_.owner() == nullptr || count > count_) {
-      if (kept_staging.owner() != nullptr && element_count(kept_staging.shape()) >= count)
-        host_ = std::exchange(kept_staging, Tensor{});
-      else
-        host_ = Tensor::values({count}, DType::f32);
-    }
+    if (host_.owner() == nullptr || count > count_) host_ = host_memory(count);
     count_ = element_count(host_.shape());
     return static_cast<float*>(host_.view().data);
   }

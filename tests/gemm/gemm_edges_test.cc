@@ -159,5 +159,58 @@ TEST(GemmEdges, ScalesAtTheEndsOfTheirRange) {
   }
 }
 
+// Where a piece of K ends within a tile, and tiles are wider than an MX block; and long rows, which
+// GEMV takes in several pieces.
+TEST(GemmEdges, DepthsThatCutTilesAndPieces) {
+  const auto tiled = [](const char* name, std::int64_t cols) {
+    return changed(name, text(name, " 1x", cols), [&](Scaling& s) { s.tile = {1, cols}; });
+  };
+  struct Case {
+    OperandKind kind;
+    std::vector<std::int64_t> depths;
+  };
+  const std::vector<std::int64_t> wide = {96, 160, 576, 2144}, longest = {2050, 8200};
+  for (const Case& c :
+       {Case{tiled("mxfp8", 64), wide}, Case{tiled("mxfp8", 128), wide},
+        Case{tiled("mxfp4", 128), wide}, Case{tiled("nvfp4", 64), wide},
+        Case{quantized_as("fp8"), longest}, Case{quantized_as("mxfp8"), longest},
+        Case{quantized_as("nvfp4"), longest}, Case{quantized_as("fp8-1x128"), longest},
+        Case{changed("fp8-channel", "int8", [](Scaling& s) { s.format = mxint8; }), longest}})
+    for (const std::int64_t depth : c.depths)
+      for (const std::int64_t rows : {1, 5, 40}) {
+        const MadeOperand a = made(c.kind, usual_values(rows, depth, 11), rows, depth),
+                          b = made(c.kind, usual_values(9, depth, 12), 9, depth);
+        for (const BackendInfo& backend : multiplying_backends())
+          expect_product(gemm(a.operand(), b.operand(), {.backend = backend.kernels}), a.numbers,
+                         b.numbers, Accumulator::f32,
+                         text(rows, " rows, ", c.kind.name, ", K = ", depth, ", ", backend.name));
+        if (::testing::Test::HasFailure()) return;
+      }
+}
+
+// Sums of a whole row before the scale of A, and of integers before their unit, stay finite.
+TEST(GemmEdges, ScalesThatCancelEachOther) {
+  const auto full = [](const OperandKind& kind, std::int64_t rows, float value) {
+    return made(kind, std::vector<float>(static_cast<std::size_t>(rows * 512), value), rows, 512);
+  };
+  const OperandKind tensor = quantized_as("fp8:e5m2"), mx = quantized_as("mxfp8:e5m2"),
+                    int8 = changed("fp8", "int8", [](Scaling&s) { s.format = mxint8; }),
+                    block = changed("fp8-1x128", "1x128", [](Scaling&s) { s.format = e5m2; });
+  struct Case {
+    OperandKind a, b;
+    float a_value, b_value;
+  };
+  for (const Case& c :
+       {Case{tensor, mx, 57344 * 0x1p-60F, 57344 * 0x1p88F}, Case{int8, int8, 0x1p-100F, 0x1p114F},
+        Case{block, block, 0x1p-60F, 0x1p-60F}, Case{block, block, 0x1p80F, 0x1p-70F}})
+    for (const std::int64_t rows : {1, 5}) {
+      const MadeOperand a = full(c.a, rows, c.a_value), b = full(c.b, 3, c.b_value);
+      for (const BackendInfo& backend : multiplying_backends())
+        expect_product(gemm(a.operand(), b.operand(), {.backend = backend.kernels}), a.numbers,
+                       b.numbers, Accumulator::f32,
+                       text(rows, " rows, ", c.a.name, " x ", c.b.name, ", ", backend.name));
+    }
+}
+
 }  // namespace
 }  // namespace octavo::testing

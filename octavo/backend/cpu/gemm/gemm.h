@@ -36,7 +36,7 @@ struct MicrokernelJob {
   float* sums;         // rows x cols, accumulated into
   std::int64_t pitch;  // from one row of sums to the next
   // The first run replaces the sums instead of adding to them. Only microkernels of methods with a
-  // kc of their own take that, and those of AttentionMethod::overwrites_scores.
+  // kc of their own take that, matrix tiles, and those of AttentionMethod::overwrites_scores.
   bool overwrites = false;
   // What follows is for matrix tiles (an a_step of their own).
   // Sums of earlier blocks of K are continued as they are, and scales, which are those of all of K,
@@ -134,7 +134,7 @@ struct GemmMethod {
                        std::byte* panel) = nullptr;
   // Blocking for microkernels near the peak of their instructions, to which packing A again for
   // each block, or loading sums more often than K demands, is a loss. kc is the most products of a
-  // block of K: panels of A and B of that depth fit L1. 0: the common blocking.
+  // block of K: a panel of A of that depth stays in L1. 0: the common blocking.
   std::int64_t kc = 0;
   // Called by each thread before and after it runs the microkernel: for state of a thread that
   // other code may change, such as the shapes of AMX tiles.

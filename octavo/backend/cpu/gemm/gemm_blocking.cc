@@ -91,16 +91,21 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
       c.run = run;
     }
   }
-  if (c.dot_codes == nullptr) c.kc = std::min(c.kc, c.small_m ? kMaxKc : c.kc);
   const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
-  const std::int64_t summed = c.whole_k ? std::max(c.run, job.a.cols()) : c.run;
-  if (!c.scaled && (!whole_steps || !range.may_scale_sums(summed, c.applied_scales))) {
+  if (c.dot_codes == nullptr) c.applied_to_a = c.applied_scales;
+  // What may be summed before scales are applied. GEMV by codes applies those of A last of all.
+  const std::int64_t summed = c.whole_k                ? std::max(c.run, job.a.cols())
+                              : c.dot_codes != nullptr ? std::max(c.run, c.kc)
+                                                       : c.run;
+  if (!c.scaled && (!whole_steps || !range.may_scale_sums(summed, c.applied_to_a, c.applied_scales,
+                                                          c.method->packed_type))) {
     if (c.method->wide != nullptr) c = initial_blocking(*c.method->wide, job);
     c.dot_codes = nullptr;
     c.dots_nibbles = false;
     c.scaled = true;
     c.applied_scales = AppliedScales::all;
   }
+  if (c.small_m && c.dot_codes == nullptr) c.kc = std::min(c.kc, kMaxKc);
   if (c.scaled) c.run = c.kc;
   if (c.dot_codes == nullptr) c.applied_to_a = c.applied_scales;
 }

@@ -53,7 +53,7 @@ struct PackedA {
   float* scales = nullptr;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;   // a multiple of the tile's
-  std::int64_t bytes = 0;  // in total, a multiple of 64; 0 where it is not
+  std::int64_t bytes = 0;  // in total, a multiple of 64; 0 where A is not packed first
 };
 PackedA packed_a_at(std::byte* memory, const GemmBlocking& c, const GemmJob& job);
 

@@ -45,6 +45,7 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
   if (!operand.is_quantized()) {
     const DType dtype = operand.values.dtype;
     decoder_ = {.format = dtype == DType::f16 ? f16_format : bf16_format, .target = DType::f32};
+    applied_scales_ = AppliedScales::none;
   } else {
     const QuantizedMatrix& from = operand.quantized;
     tile_rows_ = tile_extent(from.tile.rows, from.codes.rows);
@@ -148,6 +149,9 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
   const bool scaled = in_runs || of_tiles;
   if (n % std::max(16, method_.tile.step_of_a()) != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
+    return false;
+  // Where a piece ends within a tile, its last run is shorter than kernels take it for.
+  if (of_tiles && (n % run != 0 || !std::has_single_bit(static_cast<std::uint64_t>(run))))
     return false;
   const std::uint8_t* codes[kMaxPanelRows];
   alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];

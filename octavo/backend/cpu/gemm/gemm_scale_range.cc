@@ -195,7 +195,9 @@ Exponents elements(const GemmOperand& operand) {
   if (!operand.is_quantized()) return exponents_of(operand.values);
   const Format& format = operand.quantized.codes.format;
   Exponents all;
-  all.add(format.min_step_exponent(), std::ilogb(max_value(format)));
+  // The lowest integer of two's complement is the next power of two.
+  const int top = std::ilogb(max_value(format)) + (format.twos_complement ? 1 : 0);
+  all.add(format.min_step_exponent(), top);
   return all;
 }
 
@@ -213,22 +215,28 @@ const Exponents& GemmScaleRange::tile_scales(PanelOf side) {
   return *known;
 }
 
-bool GemmScaleRange::may_scale_sums(std::int64_t run, AppliedScales applied_scales) {
+GemmScaleRange::Factors GemmScaleRange::factors(PanelOf side, AppliedScales applied,
+                                                PackedType type) {
+  const GemmOperand& operand = side == PanelOf::a ? job_.a : job_.b;
+  // What elements are multiplied by so that the panels' type has them; their scale is divided by
+  // it.
+  int power = 0;
+  if (type == PackedType::f16) power = std::ilogb(f16_factor(operand));
+  if (type == PackedType::i8) power = -operand.quantized.codes.format.min_step_exponent();
+  Factors made{.elements = times_power(elements(operand), power),
+               .scale = times_power(level(operand), -power)};
+  const bool in_elements =
+      applied == AppliedScales::all || (applied == AppliedScales::tiles && scales_change(operand));
+  Exponents& with_tiles = in_elements ? made.elements : made.scale;
+  with_tiles = times(with_tiles, tile_scales(side));
+  return made;
+}
+
+bool GemmScaleRange::may_scale_sums(std::int64_t run, AppliedScales to_a, AppliedScales to_b,
+                                    PackedType type) {
   constexpr int kLeast = -126, kMax = 127;
-  const GemmJob& job = job_;
-  const bool in_f16 = job.accumulator == Accumulator::f16;
-  const int a_factor = in_f16 ? std::ilogb(f16_factor(job.a)) : 0,
-            b_factor = in_f16 ? std::ilogb(f16_factor(job.b)) : 0;
-  Exponents a = times_power(elements(job.a), a_factor), b = times_power(elements(job.b), b_factor),
-            a_scale = times_power(level(job.a), -a_factor),
-            b_scale = times_power(level(job.b), -b_factor);
-  if (applied_scales == AppliedScales::none) {
-    a_scale = times(a_scale, tile_scales(PanelOf::a));
-    b_scale = times(b_scale, tile_scales(PanelOf::b));
-  } else {
-    a = times(a, tile_scales(PanelOf::a));
-    b = times(b, tile_scales(PanelOf::b));
-  }
+  const auto [a, a_scale] = factors(PanelOf::a, to_a, type);
+  const auto [b, b_scale] = factors(PanelOf::b, to_b, type);
   const Exponents product = times(a, b), scaled = times(product, b_scale);
   if (!scaled.any || !a_scale.any) return true;
   if (std::max(a_scale.high, b_scale.high) > kMax) return false;

@@ -23,15 +23,20 @@ class GemmScaleRange {
  public:
   GemmScaleRange(const GemmJob& job, int threads) : job_(job), threads_(threads) {}
 
-  // May sums of runs of `run` products be multiplied by the scales that are not applied to
-  // elements?
-  bool may_scale_sums(std::int64_t run, AppliedScales applied_scales);
+  // May sums of `run` products be multiplied by the scales of B and then of A that are not applied
+  // to elements? Those are of the type that panels have.
+  bool may_scale_sums(std::int64_t run, AppliedScales to_a, AppliedScales to_b, PackedType type);
 
   // Are the elements of both operands, times the scales that change along K, exact in bf16?
   bool applies_exactly() { return applies_exactly(PanelOf::a) && applies_exactly(PanelOf::b); }
   bool applies_exactly(PanelOf side);
 
  private:
+  // An operand's elements as they are multiplied, and what is left to the sums.
+  struct Factors {
+    Exponents elements, scale;
+  };
+  Factors factors(PanelOf side, AppliedScales applied, PackedType type);
   const Exponents& tile_scales(PanelOf side);
 
   const GemmJob& job_;

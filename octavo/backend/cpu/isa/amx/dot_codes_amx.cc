@@ -58,7 +58,7 @@ template <bool kChanges, typename ValuesOf>
 [[gnu::always_inline]] inline void long_runs(const DotJob& job, const ValuesOf& values_of,
                                              DotSums& sums) {
   const auto* a = reinterpret_cast<const std::uint16_t*>(job.a[0]);
-  const DotScales<false, kChanges> scale(job);
+  const DotScales<false, kChanges> scales(job);
   std::int64_t k = 0;
   for (std::int64_t r = 0; r < job.runs; ++r) {
     DotSums part;
@@ -79,7 +79,7 @@ template <bool kChanges, typename ValuesOf>
     }
 #pragma GCC unroll 4
     for (int j = 0; j < kDotCols; ++j)
-      sums.of[j] = _mm512_fmadd_ps(part.of[j], scale(r * job.run, j), sums.of[j]);
+      sums.of[j] = scales.add(sums.of[j], part.of[j], r * job.run, j);
   }
 }
 
@@ -88,7 +88,7 @@ template <bool kSixteens, bool kChanges, typename ValuesOf>
 [[gnu::always_inline]] inline void short_runs(const DotJob& job, const ValuesOf& values_of,
                                               DotSums& sums) {
   const auto* a = reinterpret_cast<const std::uint16_t*>(job.a[0]);
-  const DotScales<kSixteens, kChanges> scale(job);
+  const DotScales<kSixteens, kChanges> scales(job);
   const std::int64_t all = job.run * job.runs;
   for (std::int64_t k = 0; k < all; k += 64) {
     const std::int64_t left = all - k;
@@ -105,7 +105,7 @@ template <bool kSixteens, bool kChanges, typename ValuesOf>
         if (32 * h >= left) break;
         const __m512 part = _mm512_fmadd_ps(odd_of(row[h]), values.odd[h],
                                             _mm512_mul_ps(even_of(row[h]), values.even[h]));
-        sums.of[j] = _mm512_fmadd_ps(part, scale(k + 32 * h, j), sums.of[j]);
+        sums.of[j] = scales.add(sums.of[j], part, k + 32 * h, j);
       }
     }
   }

@@ -28,7 +28,7 @@ template <bool kSixteens, bool kChanges>
   __m512 sum[kDotCols];
 #pragma GCC unroll 4
   for (int j = 0; j < kDotCols; ++j) sum[j] = _mm512_setzero_ps();
-  const DotScales<kSixteens, kChanges> scale(job);
+  const DotScales<kSixteens, kChanges> scales(job);
   const std::int64_t all = job.run * job.runs;
   for (std::int64_t k = 0; k < all; k += 32) {
     const std::int64_t left = all - k;
@@ -46,7 +46,7 @@ template <bool kSixteens, bool kChanges>
       const __m512 lower = _mm512_permutexvar_ps(two, values);
       const __m512 upper = _mm512_permutexvar_ps(_mm512_srli_epi32(two, 4), values);
       const __m512 part = _mm512_fmadd_ps(odd, upper, _mm512_mul_ps(even, lower));
-      sum[j] = _mm512_fmadd_ps(part, scale(k, j), sum[j]);
+      sum[j] = scales.add(sum[j], part, k, j);
     }
   }
 #pragma GCC unroll 4

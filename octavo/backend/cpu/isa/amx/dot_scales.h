@@ -19,9 +19,9 @@ namespace {
       _mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
 }
 
-// The scale of each lane for 32 elements: two runs of sixteen, or one of 32 and more. Runs are
-// powers of two, unless there is one only. A scale of A that does not change along K is applied to
-// the sums at the end: it is 1 here.
+// Adds products of 32 elements, two in each lane, times the scales of their runs: two runs of
+// sixteen, or one of 32 and more. Runs are powers of two, unless there is one only. The scale of B
+// is applied first, as everywhere; one of A that does not change along K to the sums at the end.
 template <bool kSixteens, bool kChanges>
 class DotScales {
  public:
@@ -29,19 +29,20 @@ class DotScales {
       : job_(job),
         shift_(job.runs == 1 ? 63 : std::countr_zero(static_cast<std::uint64_t>(job.run))) {}
 
-  [[gnu::always_inline]] __m512 operator()(std::int64_t k, int column) const {
-    if (job_.b_scale == nullptr) return _mm512_set1_ps(1.0F);
-    const std::int64_t run = k >> shift_;
-    const __m512 first = of_run(run, column);
-    // Where K ends with half of 32 elements, there is no second.
-    if (!kSixteens || run + 1 == job_.runs) return first;
-    return _mm512_mask_blend_ps(0xFF00, first, of_run(run + 1, column));
+  [[gnu::always_inline]] __m512 add(__m512 sum, __m512 part, std::int64_t k, int column) const {
+    if (job_.b_scale == nullptr) return _mm512_add_ps(sum, part);
+    const __m512 right = lanes(job_.b_scale_rows[column], k);
+    if constexpr (!kChanges) return _mm512_fmadd_ps(part, right, sum);
+    return _mm512_fmadd_ps(_mm512_mul_ps(part, right), lanes(job_.a_scale[0], k), sum);
   }
 
  private:
-  [[gnu::always_inline]] __m512 of_run(std::int64_t run, int column) const {
-    const float right = job_.b_scale_rows[column][run];
-    return _mm512_set1_ps(kChanges ? right * job_.a_scale[0][run] : right);
+  [[gnu::always_inline]] __m512 lanes(const float* scales, std::int64_t k) const {
+    const std::int64_t run = k >> shift_;
+    const __m512 first = _mm512_set1_ps(scales[run]);
+    // Where K ends with half of 32 elements, there is no second.
+    if (!kSixteens || run + 1 == job_.runs) return first;
+    return _mm512_mask_blend_ps(0xFF00, first, _mm512_set1_ps(scales[run + 1]));
   }
 
   const DotJob& job_;

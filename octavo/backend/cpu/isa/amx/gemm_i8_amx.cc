@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 namespace {
 
-// 2^31 / 128^2: sums of as many products fit.
+// 2^31 / 128^2: sums of fewer products fit.
 constexpr std::int64_t kMaxDepth = 1 << 17;
 
 void look_up(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
