@@ -168,7 +168,8 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
   const int tile_rows = c.method->tile.rows;
   const std::int64_t depth = call.job.a.cols(),
                      padded_cols = round_up(block.cols, c.method->tile.cols);
-  const bool in_place = call.epilogue.is_plain_f32() && padded_cols == block.cols;
+  const bool in_place =
+      c.method->sums_in_place && call.epilogue.is_plain_f32() && padded_cols == block.cols;
   for (std::int64_t k = 0; k < depth; k += c.kc) {
     const KBlock at = k_block(c, depth, k);
     pack_b(call, block, at, scratch);

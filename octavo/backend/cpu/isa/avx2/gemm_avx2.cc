@@ -18,7 +18,8 @@ constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .packed_type = PackedType::f32,
                            .tile = kTile,
                            .dot = f32_dot<Avx2Lanes>,
-                           .kc = kKc};
+                           .kc = kKc,
+                           .sums_in_place = true};
 // 6 rows divide the tiles of the backward pass, 48, and tiles of keys. For V 4 rows, which waste no
 // channel where 64 and 128 are no multiple of 6.
 constexpr AttentionMethod kAttention{

@@ -42,7 +42,8 @@ constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .tile = kTile,
                                       .dot = f32_dot<Avx512Lanes>,
                                       .interleave = avx512_interleave,
-                                      .kc = kKc};
+                                      .kc = kKc,
+                                      .sums_in_place = true};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;
