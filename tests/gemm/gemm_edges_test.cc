@@ -178,8 +178,9 @@ TEST(GemmEdges, DepthsThatCutTilesAndPieces) {
         Case{changed("fp8-channel", "int8", [](Scaling& s) { s.format = mxint8; }), longest}})
     for (const std::int64_t depth : c.depths)
       for (const std::int64_t rows : {1, 5, 40}) {
+        if (rows > 5 && depth > 2050) continue;  // only few rows are taken in pieces
         const MadeOperand a = made(c.kind, usual_values(rows, depth, 11), rows, depth),
-                          b = made(c.kind, usual_values(9, depth, 12), 9, depth);
+                          b = made(c.kind, usual_values(5, depth, 12), 5, depth);
         for (const BackendInfo& backend : multiplying_backends())
           expect_product(gemm(a.operand(), b.operand(), {.backend = backend.kernels}), a.numbers,
                          b.numbers, Accumulator::f32,
