@@ -180,7 +180,7 @@ TEST_P(AttentionCases, AgreeWithTheReference) {
     if (one.sizes.depth % 4 != 0 && one.kind == Kind::outlier) continue;
     const Attended run(one, form, make_inputs(one.sizes, one.kind, 3, one.dtype));
     const std::vector<float> wanted = run.on(reference_backend(), true, 1);
-    double largest = 4.5;  // of so many normal numbers
+    double largest = 4.5;  // expected maximum of that many normal samples
 
     if (one.kind == Kind::biased) largest += 0.7;
     for (const BackendInfo& backend : support::every_backend()) {

@@ -137,7 +137,7 @@ struct GemmMethod {
   // block of K: a panel of A of that depth stays in L1. 0: the common blocking.
   std::int64_t kc = 0;
   // With that blocking: are panels summed in the memory of the result, where that is all there is
-  // to do? Cores with small L1 caches are slower so: rows of the result are a power of two apart.
+  // to do? ARM cores are slower so: rows of the result are a power of two apart.
   bool sums_in_place = false;
   // Called by each thread before and after it runs the microkernel: for state of a thread that
   // other code may change, such as the shapes of AMX tiles.

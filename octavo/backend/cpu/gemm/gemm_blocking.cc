@@ -103,11 +103,10 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
     c.dot_codes = nullptr;
     c.dots_nibbles = false;
     c.scaled = true;
-    c.applied_scales = AppliedScales::all;
+    c.applied_scales = c.applied_to_a = AppliedScales::all;
   }
   if (c.small_m && c.dot_codes == nullptr) c.kc = std::min(c.kc, kMaxKc);
   if (c.scaled) c.run = c.kc;
-  if (c.dot_codes == nullptr) c.applied_to_a = c.applied_scales;
 }
 
 // With A packed: how many blocks of rows, and columns for each. A thread multiplies its rows by its
@@ -136,7 +135,7 @@ void divide_blocks(GemmBlocking& c, std::int64_t threads, std::int64_t rows, std
   }
 }
 
-// As many columns of B as fit so many bytes, all of kc deep.
+// The largest nc whose packed panels of B, kc deep, fit in `bytes`.
 std::int64_t columns_in(const GemmBlocking& c, std::int64_t bytes) {
   const Microkernel& tile = c.method->tile;
   const std::int64_t column = c.kc * packed_bytes(c.method->packed_type);

@@ -21,13 +21,12 @@ struct GemmBlock {
 };
 using ComputeBlock = void (*)(const GemmCall&, const GemmBlock&, const GemmScratch&);
 
-// Large M. Panels of A are packed for each block; or once a call, by pack_a for a range of row
-// panels; or all of K is one block.
+// Large M. Panels of A are packed for each block; or before all blocks, by pack_a, a row
+// panel at a time; or all of K is one block.
 void packed_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
-void pack_a(const GemmCall& call, std::int64_t first_panel, std::int64_t last_panel,
-            const GemmScratch& scratch);
+void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch);
 
 // Small M: along the rows of B, or along contiguous columns of it.
 void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);

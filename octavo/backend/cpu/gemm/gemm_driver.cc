@@ -48,7 +48,7 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
     parallel_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
       const GemmScratch scratch = scratch_of(part);
       for (std::int64_t panel = next_panel++; panel < panels; panel = next_panel++) {
-        pack_a(call, panel, panel + 1, scratch);
+        pack_a(call, panel, scratch);
         packed.fetch_add(1, std::memory_order_release);
       }
       // Those that others have begun.

@@ -69,9 +69,12 @@ void GemmEpilogue::store(std::int64_t row, std::int64_t col, std::int64_t n,
   scatter(job_.out, row, col, n, bytes);
 }
 
+bool GemmEpilogue::is_plain() const {
+  return job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr;
+}
+
 bool GemmEpilogue::is_plain_f32() const {
-  return job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr &&
-         job_.out.dtype == DType::f32 && is_contiguous(job_.out);
+  return is_plain() && job_.out.dtype == DType::f32 && is_contiguous(job_.out);
 }
 
 float* GemmEpilogue::place_of(std::int64_t row, std::int64_t col) const {
@@ -92,7 +95,7 @@ const Matrix* GemmEpilogue::only_addend() const {
 
 void GemmEpilogue::operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
                               const float* sums) const {
-  const bool plain = job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr;
+  const bool plain = is_plain();
   for (std::int64_t done = 0; done < cols; done += kPiece) {
     const std::int64_t n = std::min(kPiece, cols - done);
     if (plain) {

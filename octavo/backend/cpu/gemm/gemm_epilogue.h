@@ -23,6 +23,7 @@ class GemmEpilogue {
   [[nodiscard]] std::int64_t pitch() const;
 
  private:
+  [[nodiscard]] bool is_plain() const;
   [[nodiscard]] const Matrix* only_addend() const;
   void store(std::int64_t row, std::int64_t col, std::int64_t n, const float* values) const;
 

@@ -136,27 +136,23 @@ void packed_block(const GemmCall& call, const GemmBlock& block, const GemmScratc
     call.epilogue(block.row + row, block.col, block.cols, scratch.sums + row * padded_cols);
 }
 
-void pack_a(const GemmCall& call, std::int64_t first_panel, std::int64_t last_panel,
-            const GemmScratch& scratch) {
+void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch) {
   const GemmBlocking& c = call.blocking;
   const int rows = c.method->tile.rows;
-  const std::int64_t depth = call.job.a.cols(), first_row = call.packed_a.first_row;
-  for (std::int64_t row = first_row + first_panel * rows; row < first_row + last_panel * rows;
-       row += rows) {
-    if (c.whole_k) {
-      const KBlock all = whole_k(call);
-      const PanelOfA to = panel_of_a(call, all, row);
-      pack_depth(call, PanelOf::a, row, 0, all.padded, scratch, to.panel);
-      if (!c.scaled) pack_all_scales(call.a, row, rows, all, to.scales);
-      continue;
-    }
-    for (std::int64_t k = 0; k < depth; k += c.kc) {
-      const KBlock at = k_block(c, depth, k);
-      const PanelOfA to = panel_of_a(call, at, row);
-      pack_panel(*c.method, PanelOf::a, call.a, row, rows, k, at.n, at.padded, scratch.stage,
-                 to.panel);
-      if (!c.scaled) pack_scales(call.a, row, rows, k, at.run, at.runs, to.scales);
-    }
+  const std::int64_t depth = call.job.a.cols(), row = call.packed_a.first_row + panel * rows;
+  if (c.whole_k) {
+    const KBlock all = whole_k(call);
+    const PanelOfA to = panel_of_a(call, all, row);
+    pack_depth(call, PanelOf::a, row, 0, all.padded, scratch, to.panel);
+    if (!c.scaled) pack_all_scales(call.a, row, rows, all, to.scales);
+    return;
+  }
+  for (std::int64_t k = 0; k < depth; k += c.kc) {
+    const KBlock at = k_block(c, depth, k);
+    const PanelOfA to = panel_of_a(call, at, row);
+    pack_panel(*c.method, PanelOf::a, call.a, row, rows, k, at.n, at.padded, scratch.stage,
+               to.panel);
+    if (!c.scaled) pack_scales(call.a, row, rows, k, at.run, at.runs, to.scales);
   }
 }
 

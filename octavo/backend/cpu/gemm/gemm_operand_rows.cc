@@ -60,12 +60,7 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
       unit_ = static_cast<float>(1.0 / f16_factor(operand));
   }
   decode_ = isa.decode(decoder_);
-  if (operand.is_quantized() && operand.quantized.scales.dtype != DType::f32) {
-    // Found once: choosing takes longer than decoding the scales of a row.
-    scale_decoder_ = {.format = stored_scale_format(operand.quantized.scales),
-                      .target = DType::f32};
-    decode_scales_ = isa.decode(scale_decoder_);
-  }
+  if (operand.is_quantized()) scale_decoder_ = scale_decoder(isa, operand.quantized.scales);
   if (packed_type == PackedType::bf16 && applied_scales_ == AppliedScales::tiles &&
       tile_cols_ % 16 == 0 && isa.decode_scaled != nullptr)
     decode_scaled_ = isa.decode_scaled(decoder_);
@@ -132,11 +127,7 @@ const float* GemmOperandRows::column(std::int64_t first_row, std::int64_t k, std
 
 void GemmOperandRows::load_tile_scales(std::int64_t row, std::int64_t first, std::int64_t n,
                                        float* to) const {
-  const Matrix& scales = operand_.quantized.scales;
-  alignas(64) std::byte stage[kMaxKc * 4];
-  const void* stored = gather(scales, row, first, n, stage);
-  if (decode_scales_ != nullptr) return decode_scales_(scale_decoder_, stored, to, n);
-  std::memcpy(to, stored, static_cast<std::size_t>(n) * sizeof(float));
+  load_scales(scale_decoder_, operand_.quantized.scales, row, first, n, to);
 }
 
 // Calls use(job) for the codes of `count` rows; false where they cannot be packed at once.

@@ -6,6 +6,7 @@
 
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/isa.h"
+#include "octavo/backend/cpu/quantize/scale_batch.h"
 
 namespace octavo::cpu {
 
@@ -75,8 +76,8 @@ class GemmOperandRows {
   const GemmOperand& operand_;
   const GemmMethod& method_;
   AppliedScales applied_scales_;
-  Decoder decoder_{}, scale_decoder_{};
-  DecodeSpan decode_scales_ = nullptr;  // null: they are f32
+  Decoder decoder_{};
+  ScaleDecoder scale_decoder_{};
   DecodeSpan decode_ = nullptr;
   DecodeScaled decode_scaled_ = nullptr;  // where tile scales are applied to bf16 panels
   PackCodes pack_codes_ = nullptr;

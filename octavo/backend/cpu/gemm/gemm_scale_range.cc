@@ -251,8 +251,7 @@ bool GemmScaleRange::may_scale_sums(std::int64_t run, AppliedScales to_a, Applie
 bool GemmScaleRange::applies_exactly(PanelOf side) {
   const GemmOperand& operand = side == PanelOf::a ? job_.a : job_.b;
   const QuantizedMatrix& from = operand.quantized;
-  if (!operand.is_quantized() || tile_extent(from.tile.cols, operand.cols()) == operand.cols())
-    return true;
+  if (!scales_change(operand)) return true;
   if (from.scales.dtype != DType::code) return false;
   // Significands of 4 bits or fewer times one of 4 bits.
   if (from.scales.format == e4m3fn) return from.codes.format.mantissa_bits <= 3;

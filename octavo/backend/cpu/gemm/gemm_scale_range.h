@@ -32,7 +32,7 @@ class GemmScaleRange {
   bool applies_exactly(PanelOf side);
 
  private:
-  // An operand's elements as they are multiplied, and what is left to the sums.
+  // Exponent ranges of an operand: of packed elements, and of the scale applied to accumulators.
   struct Factors {
     Exponents elements, scale;
   };

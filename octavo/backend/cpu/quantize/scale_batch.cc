@@ -151,22 +151,26 @@ void give_scale(const ScaleSpec& spec, float inv_scale, ScaleBatch& out) {
   out.poisoned[0] = given.scale != given.scale ? 0xFF : 0;
 }
 
-Format stored_scale_format(const Matrix& scales) {
-  return scales.dtype == DType::bf16  ? bf16_format
-         : scales.dtype == DType::f16 ? f16_format
-                                      : scales.format;
+ScaleDecoder scale_decoder(const Isa& isa, const Matrix& scales) {
+  if (scales.dtype == DType::f32) return {};
+  const Format format = scales.dtype == DType::bf16  ? bf16_format
+                        : scales.dtype == DType::f16 ? f16_format
+                                                     : scales.format;
+  const Decoder decoder{.format = format, .target = DType::f32};
+  return {decoder, isa.decode(decoder)};
+}
+
+void load_scales(const ScaleDecoder& by, const Matrix& scales, std::int64_t grid_row,
+                 std::int64_t grid_col, std::int64_t n, float* out) {
+  alignas(64) std::byte stage[kMaxTiles * 4];
+  const void* stored = gather(scales, grid_row, grid_col, n, stage);
+  if (by.decode != nullptr) return by.decode(by.decoder, stored, out, n);
+  std::copy_n(static_cast<const float*>(stored), n, out);
 }
 
 void load_scales(const Isa& isa, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
                  std::int64_t n, float* out) {
-  alignas(64) std::byte stage[kMaxTiles * 4];
-  const void* stored = gather(scales, grid_row, grid_col, n, stage);
-  if (scales.dtype == DType::f32) {
-    std::copy_n(static_cast<const float*>(stored), n, out);
-    return;
-  }
-  const Decoder decoder{.format = stored_scale_format(scales), .target = DType::f32};
-  isa.decode(decoder)(decoder, stored, out, n);
+  load_scales(scale_decoder(isa, scales), scales, grid_row, grid_col, n, out);
 }
 
 void store_scales(const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,

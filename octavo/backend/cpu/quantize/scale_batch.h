@@ -33,8 +33,14 @@ void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std:
 // One given scale (delayed scaling).
 void give_scale(const ScaleSpec&, float inv_scale, ScaleBatch& out);
 
-// The format that scales are stored in.
-Format stored_scale_format(const Matrix& scales);
+// How stored scales become f32. Choosing a kernel takes longer than decoding the scales of a row.
+struct ScaleDecoder {
+  Decoder decoder{};
+  DecodeSpan decode = nullptr;  // null: they are f32
+};
+ScaleDecoder scale_decoder(const Isa&, const Matrix& scales);
+void load_scales(const ScaleDecoder&, const Matrix& scales, std::int64_t grid_row,
+                 std::int64_t grid_col, std::int64_t n, float* out);
 
 // Scales of tiles (grid_row, grid_col ...) as f32, without the per-tensor scale.
 void load_scales(const Isa&, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,

@@ -6,18 +6,10 @@
 #include <bit>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa/avx512/bf16_pairs.h"
 
 namespace octavo::cpu {
 namespace {
-
-// The first and the second of two bf16 in each word, as f32.
-[[gnu::always_inline]] inline __m512 even_of(__m512i words) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-}
-[[gnu::always_inline]] inline __m512 odd_of(__m512i words) {
-  return _mm512_castsi512_ps(
-      _mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
-}
 
 // Adds products of 32 elements, two in each lane, times the scales of their runs: two runs of
 // sixteen, or one of 32 and more. Runs are powers of two, unless there is one only. The scale of B

@@ -15,6 +15,7 @@
 #include <bit>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa/avx512/bf16_pairs.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/planes.h"
 #include "octavo/base/fp_env.h"
@@ -28,10 +29,9 @@ constexpr int kPanelCols = 32, kPanelHalf = 16;
 // is zero.
 [[gnu::always_inline]] inline __m512i times(__m512i pairs, __m512 scale) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
-  const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-  const __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, upper));
-  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(_mm512_mul_ps(even, scale)), 16);
-  const __m512i high = _mm512_castps_si512(_mm512_mul_ps(odd, scale));
+  const __m512i low =
+      _mm512_srli_epi32(_mm512_castps_si512(_mm512_mul_ps(even_of(pairs), scale)), 16);
+  const __m512i high = _mm512_castps_si512(_mm512_mul_ps(odd_of(pairs), scale));
   return _mm512_ternarylogic_epi32(low, high, upper, 0xF8);  // low | (high & upper)
 }
 

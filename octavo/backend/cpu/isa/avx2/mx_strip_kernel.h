@@ -1,6 +1,6 @@
 // MX blocks down the columns of a strip, and along its rows, from one reading of memory. Lanes are
-// columns, so an amax is a maximum of vectors, scales need no broadcast, and what is left is to
-// transpose codes: 32 rows by 16 columns in 256-bit vectors, 5 shuffles for 32 codes.
+// columns: an amax is a vertical maximum, scales need no broadcast, and only codes are transposed,
+// 32 rows by 16 columns in 256-bit vectors, 5 shuffles for 32 codes.
 #pragma once
 
 #include <immintrin.h>

@@ -20,8 +20,8 @@ struct Bf16Rows {
                                    __m512 (&to)[2]) const {
     const __mmask32 there = size - at >= kBlock ? ~__mmask32{0} : __mmask32{0xFFFF};
     const __m512i words = _mm512_maskz_loadu_epi16(there, row + 2 * at);
-    to[0] = first_of(words);
-    to[1] = second_of(words);
+    to[0] = even_of(words);
+    to[1] = odd_of(words);
   }
   [[gnu::always_inline]] static void put_in_order(__m512 (&sums)[2]) {
     const __m512i low = _mm512_castps_si512(_mm512_unpacklo_ps(sums[0], sums[1])),

@@ -8,18 +8,11 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/attention/attention_decode.h"
+#include "octavo/backend/cpu/isa/avx512/bf16_pairs.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
 
 namespace octavo::cpu {
 namespace {
-
-// The first and the second of two bf16 in each word, as f32.
-[[gnu::always_inline]] inline __m512 first_of(__m512i words) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-}
-[[gnu::always_inline]] inline __m512 second_of(__m512i words) {
-  return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
-}
 
 constexpr int kKeysAtOnce = 4;      // chains of sums that do not wait for each other
 constexpr std::int64_t kSums = 16;  // keys whose lanes are added up together

@@ -31,8 +31,8 @@ struct E4m3Rows {
     planes_.in_lanes(_mm512_maskz_loadu_epi8(there, row + at), words);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      to[2 * h] = first_of(words[h]);
-      to[2 * h + 1] = second_of(words[h]);
+      to[2 * h] = even_of(words[h]);
+      to[2 * h + 1] = odd_of(words[h]);
     }
   }
   // Sixteen elements of a lane side by side, then lanes to vectors.
