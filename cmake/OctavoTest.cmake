@@ -51,7 +51,7 @@ add_custom_target(octavo_sanitized_tests)
 # then programs of tests/exact and tests/conformance.
 add_custom_target(octavo_arch_tests)
 string(CONCAT OCTAVO_TEST_ARCH_PROGRAMS "^("
-  "backend|base|convert|format|ops|quant|report|round|scale|tensor"
+  "backend|base|convert|format|ops|quant|round|scale|tensor"
   "|agreement|attention|fp_env|gemm|oracle|support"
   "|every_.*|scaled_ties|golden_vectors|quantize_vectors|scale_search"
   ")_test$")
@@ -59,14 +59,14 @@ string(CONCAT OCTAVO_TEST_ARCH_PROGRAMS "^("
 # octavo_test_part(<test> <program>): where every instruction costs more (sanitizers, coverage, an
 # emulator), a part of the cases of the longest programs, in each place another one.
 set(OCTAVO_TEST_SHARED_PROGRAMS "^(every_.*|agreement|attention|gemm)_test$")
-set(OCTAVO_TEST_SHARED_EMULATED "^(every_.*|gemm|report|golden_vectors)_test$")
+set(OCTAVO_TEST_SHARED_EMULATED "^(every_.*|golden_vectors)_test$")
 function(octavo_test_part test program)
   set(part "")
   if(NOT CMAKE_CROSSCOMPILING)
     if(program MATCHES "${OCTAVO_TEST_SHARED_PROGRAMS}")
       set(part GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=0)
     endif()
-  elseif(program MATCHES "^(agreement|attention|every_attention)_test$")
+  elseif(program MATCHES "^(agreement|attention|every_attention|gemm)_test$")
     # Each a shard without the cases that take a minute there, of sums in f64.
     set(shard 5)
     if(program STREQUAL "attention_test")

@@ -35,6 +35,7 @@
 #include "octavo/ops/attention/attention.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/norm.h"
+#include "octavo/ops/packed_weights.h"
 #include "octavo/ops/produce.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/compare_recipes.h"

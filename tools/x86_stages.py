@@ -31,7 +31,7 @@ BACKENDS = "import json, octavo; print(json.dumps([b.name for b in octavo.backen
 
 
 def build(stage: Stage) -> None:
-    stage.build("release", "-DOCTAVO_BUILD_BENCH=OFF")
+    stage.build("release", "-DOCTAVO_BUILD_BENCH=ON")
 
 
 def exact(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from bench.common.interleave import in_turns
 from bench.common.memory import copy_of, empty
 from bench.common.peaks import begin_beside_torch
 from bench.gemm import rivals
-from bench.gemm.cases import CASES, OUTPUTS, QUICK_SHAPES, RIVALS, SHAPES, Case
+from bench.gemm.cases import OUTPUTS, QUICK_SHAPES, RIVALS, SHAPES, Case, cases_of
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -25,6 +25,8 @@ def octavo_side(
     case: Case, x: torch.Tensor, w: torch.Tensor, out: str, threads: int
 ) -> Callable[[], object]:
     a, b = operand(x, case.a), operand(w, case.b)
+    if case.packed:
+        b = ov.pack(b, threads=threads)
     result = empty((x.shape[0], w.shape[0]), DTYPES[out])
     return lambda: ov.gemm(a, b, out=result, threads=threads)
 
@@ -40,7 +42,7 @@ def rows(
     m, n, k = shape
     x, w = torch.randn(m, k), torch.randn(n, k)
     functions = rivals.sides(x, w)
-    ours = [(case, out, f"{case.name} -> {out}") for case in CASES for out in OUTPUTS]
+    ours = [(case, out, f"{case.name} -> {out}") for case in cases_of(shape) for out in OUTPUTS]
     for case, out, name in ours:
         functions[name] = octavo_side(case, x, w, out, threads)
     seconds = in_turns(functions, turns_of(shape, quick))

@@ -17,11 +17,18 @@ int main(int count, char** words) {
     const char* name;
     bool offered;
     double (*peak)(int);
-  } probes[] = {{"fmla_f32", cpu.neon, probe::peak_fmla_f32},
-                {"fmla_f16", cpu.fp16, probe::peak_fmla_f16},
-                {"sdot", cpu.dotprod, probe::peak_sdot},
-                {"bfmmla", cpu.bf16, probe::peak_bfmmla},
-                {"smmla", cpu.i8mm, probe::peak_smmla}};
+  } probes[] = {
+#ifdef __x86_64__
+      {"fma_avx2", cpu.avx2, probe::peak_fma_avx2},
+      {"fma_avx512", cpu.avx512, probe::peak_fma_avx512},
+      {"tdpbf16ps", cpu.amx && amx_permitted(), probe::peak_tdpbf16ps},
+      {"tdpbssd", cpu.amx && amx_permitted(), probe::peak_tdpbssd},
+#else
+      {"fmla_f32", cpu.neon, probe::peak_fmla_f32}, {"fmla_f16", cpu.fp16, probe::peak_fmla_f16},
+      {"sdot", cpu.dotprod, probe::peak_sdot},      {"bfmmla", cpu.bf16, probe::peak_bfmmla},
+      {"smmla", cpu.i8mm, probe::peak_smmla},
+#endif
+  };
   const char* separator = "{";
   for (const auto& one : probes) {
     if (!one.offered) continue;

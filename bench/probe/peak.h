@@ -16,22 +16,47 @@ double peak_fmla_f16(int iterations);
 double peak_sdot(int iterations);
 double peak_bfmmla(int iterations);
 double peak_smmla(int iterations);
+double peak_fma_avx2(int iterations);
+double peak_fma_avx512(int iterations);
+double peak_tdpbf16ps(int iterations);
+double peak_tdpbssd(int iterations);
 
 // Everything else has internal linkage: files are compiled for different CPUs, and the linker could
 // pick a shared function that this CPU cannot run.
 namespace {
 
-// 20 sums, 4 + 1 operands: 25 of 32 registers. Operands of 64 steps are 9 KiB, which stay in L1.
-constexpr std::size_t kLeft = 5, kRight = 4, kSteps = 64, kBytes = 16;
+// The best of so many iterations of a function that takes a millisecond or more.
+template <typename Function>
+double best_rate(int iterations, double operations, const Function& function) {
+  double best = 0.0;
+  for (int iteration = 0; iteration < iterations; ++iteration) {
+    const auto begin = std::chrono::steady_clock::now();
+    function();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    best = operations / seconds.count() > best ? operations / seconds.count() : best;
+  }
+  return best / 1e9;
+}
+
+// Operands of all steps are 9 KiB, which stay in L1. 20 sums, 4 + 1 operands take 25 of 32
+// registers; an instruction set that has 16 says its own kLeft and kRight.
+template <typename Operand>
+constexpr std::size_t kSteps = 1024 / sizeof(Operand);
+struct ManyRegisters {
+  static constexpr std::size_t kLeft = 5, kRight = 4;
+};
 
 template <typename Instruction>
 [[gnu::noinline]] void multiply(const std::byte* operands, int rounds, std::byte* result) {
+  constexpr std::size_t kLeft = Instruction::kLeft, kRight = Instruction::kRight,
+                        kBytes = sizeof(typename Instruction::Operand);
   typename Instruction::Sum sums[kLeft][kRight];
   for (auto& row : sums)
     for (auto& sum : row) std::memcpy(&sum, operands, kBytes);
   for (int round = 0; round < rounds; ++round) {
     const std::byte* at = operands;
-    for (std::size_t step = 0; step < kSteps; ++step, at += (kLeft + kRight) * kBytes) {
+    for (std::size_t step = 0; step < kSteps<typename Instruction::Operand>;
+         ++step, at += (kLeft + kRight) * kBytes) {
       typename Instruction::Operand right[kRight];
       for (std::size_t j = 0; j < kRight; ++j)
         std::memcpy(&right[j], at + (kLeft + j) * kBytes, kBytes);
@@ -51,20 +76,17 @@ template <typename Instruction>
 
 template <typename Instruction>
 double peak(int iterations) {
-  constexpr int kRounds = 4000;  // about 2 ms
+  constexpr std::size_t kLeft = Instruction::kLeft, kRight = Instruction::kRight,
+                        kBytes = sizeof(typename Instruction::Operand);
+  constexpr std::size_t kAllSteps = kSteps<typename Instruction::Operand>;
+  constexpr int kRounds = 256000 / kAllSteps;  // about 2 ms
   // Nothing special in any type: about 0.01 as f32 and bf16, 1 as f16, 60 as int8.
-  const std::vector<std::byte> operands((kLeft + kRight) * kSteps * kBytes, std::byte{0x3C});
+  alignas(64) std::byte operands[(kLeft + kRight) * kAllSteps * kBytes];
+  std::memset(operands, 0x3C, sizeof operands);
   std::vector<std::byte> result(kLeft * kRight * kBytes);
-  double best = 0.0;
-  for (int iteration = 0; iteration < iterations; ++iteration) {
-    const auto begin = std::chrono::steady_clock::now();
-    multiply<Instruction>(operands.data(), kRounds, result.data());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    constexpr double kOperations =
-        Instruction::kOperations * double{kLeft * kRight * kSteps} * kRounds;
-    best = kOperations / seconds.count() > best ? kOperations / seconds.count() : best;
-  }
-  return best / 1e9;
+  return best_rate(iterations,
+                   Instruction::kOperations * double{kLeft * kRight * kAllSteps} * kRounds,
+                   [&] { multiply<Instruction>(operands, kRounds, result.data()); });
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace octavo::probe {
 namespace {
 
-struct Bfmmla {
+struct Bfmmla : ManyRegisters {
   using Sum = float32x4_t;
   using Operand = bfloat16x8_t;
   static constexpr double kOperations = 32;  // 2 x 4 times 4 x 2

@@ -5,7 +5,7 @@
 namespace octavo::probe {
 namespace {
 
-struct Sdot {
+struct Sdot : ManyRegisters {
   using Sum = int32x4_t;
   using Operand = int8x16_t;
   static constexpr double kOperations = 32;  // 4 sums of 4 products

@@ -5,7 +5,7 @@
 namespace octavo::probe {
 namespace {
 
-struct FmlaF32 {
+struct FmlaF32 : ManyRegisters {
   using Sum = float32x4_t;
   using Operand = float32x4_t;
   static constexpr double kOperations = 8;  // 4 products

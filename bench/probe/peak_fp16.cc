@@ -5,7 +5,7 @@
 namespace octavo::probe {
 namespace {
 
-struct FmlaF16 {
+struct FmlaF16 : ManyRegisters {
   using Sum = float16x8_t;
   using Operand = float16x8_t;
   static constexpr double kOperations = 16;  // 8 products

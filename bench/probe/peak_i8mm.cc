@@ -5,7 +5,7 @@
 namespace octavo::probe {
 namespace {
 
-struct Smmla {
+struct Smmla : ManyRegisters {
   using Sum = int32x4_t;
   using Operand = int8x16_t;
   static constexpr double kOperations = 64;  // 2 x 8 times 8 x 2

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import octavo
 from bench.common.workers import run_worker
+from bench.x86 import cases
 
 MOST_CORES = 16
 _group: list[str] = []
@@ -25,6 +26,10 @@ def version_of(package: str) -> str | None:
 
 
 def print_row(row: dict) -> None:
+    if "peaks" in row:
+        shown = ", ".join(f"{name} {rate:.0f}" for name, rate in row["peaks"].items())
+        print(f"peak of a core, GFLOP/s: {shown or 'unknown, bench_probe is not built'}")
+        return
     if "left_out" in row:
         print(f"{row['left_out']}: left out, because the time was over", flush=True)
         return
@@ -43,9 +48,10 @@ def print_row(row: dict) -> None:
         for name in rivals
         if name in row["rivals"]
     )
+    share = f"{row['share']:4.0%} of peak  " if "share" in row else ""
     verdict = "" if row.get("holds", True) else "MISSED"
-    line = f"  {row['case']:<26}{row['rate']:9.2f} {row['unit']:<8}{asked:<16}{beside:<22}{verdict}"
-    print(line.rstrip(), flush=True)
+    rate = f"  {row['case']:<30}{row['rate']:9.2f} {row['unit']:<8}"
+    print(f"{rate}{asked:<16}{beside:<22}{share}{verdict}".rstrip(), flush=True)
 
 
 def main() -> int:
@@ -56,9 +62,14 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="groups that begin so: casts,quantizers,products of 16,attention"
     )
+    parser.add_argument(
+        "--isa", choices=cases.FORCED, help="hold both sides to this instruction set"
+    )
     parser.add_argument("--commit", default="unknown", help="what is measured")
     parser.add_argument("--cpu", default=platform.machine(), help="and on what")
     args = parser.parse_args()
+    if args.isa:  # before the backend is chosen; workers inherit it
+        os.environ |= cases.FORCED[args.isa] | {"OCTAVO_BACKEND": f"cpu/{args.isa}"}
     available = sorted(os.sched_getaffinity(0))
     several = available[-MOST_CORES:]
     runs = [several[-1:]] if len(several) == 1 else [several[-1:], several]

@@ -21,6 +21,8 @@ CAST_ELEMENTS, QUICK_CAST_ELEMENTS = 1 << 24, 1 << 16
 QUANTIZE_SHAPE, QUICK_QUANTIZE_SHAPE = (4096, 4096), (64, 512)
 # M, N, K.
 SHAPES = [(n, n, n) for n in (1024, 2048, 4096)] + [(1, 4096, 4096), (16, 4096, 4096)]
+# Weights that no last-level cache holds: codes of four bits take 256 MiB.
+SHAPES += [(1, 32768, 16384)]
 QUICK_SHAPES = [(64, 64, 64), (1, 128, 128)]
 # Tokens and head size; heads so that one call takes about as long for all.
 ATTENTION = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
@@ -63,6 +65,7 @@ PRODUCTS = [
 ]
 # Few rows: how many times the rival's speed is asked there instead.
 FEW_ROWS = 16
+PACKED_ROWS = 1024
 ASKED_OF_FEW = {"mxfp4": 2.5, "nvfp4": 2.5} | {
     name: 1.7 for name, a, *_ in PRODUCTS if a.startswith(("fp8", "mxfp8"))
 }
@@ -74,6 +77,29 @@ RUNGS = [
     ("strict", "fp8-channel", "torch f32", 1.5),
     ("fast", "fp8-channel", "torch bf16", 1.0),
 ]
+# Both sides held to an older instruction set: what torch's three libraries obey.
+FORCED = {
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+    },
+    "avx512": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+    },
+}
+
+
+def when_forced(case: Case) -> Case:
+    """What is asked there: torch's casts, and 0.85 of its float32 products of any format. bf16 has
+    no instructions of its own."""
+    asked = {"cast": (case.rival, 1.0), "product": ("torch f32", 0.85)}
+    if case.name == "strict":
+        asked["attention"] = ("torch f32", 0.85)
+    rival, ratio = asked.get(case.kind, (case.rival, 0.0))
+    return dataclasses.replace(case, rival=rival, at_least=ratio, on_one_core=None)
 
 
 def casts(quick: bool) -> list[Case]:
@@ -96,12 +122,18 @@ def quantizers(quick: bool) -> list[Case]:
 
 
 def products(shape: tuple[int, int, int]) -> list[Case]:
+    """With weights as they are, and packed beforehand where that is meant to pay."""
     work = 2e-9 * shape[0] * shape[1] * shape[2]
-    return [
-        Case("product", name, "GFLOP/s", work, rival,
-             ASKED_OF_FEW.get(name, ratio) if shape[0] <= FEW_ROWS else ratio, None, (a, b))
-        for name, a, b, rival, ratio in PRODUCTS
-    ]  # fmt: skip
+    few = shape[0] <= FEW_ROWS
+    made = []
+    for name, a, b, rival, ratio in PRODUCTS:
+        asked = ASKED_OF_FEW.get(name, ratio) if few else ratio
+        case = Case("product", name, "GFLOP/s", work, rival, asked, None, (a, b, False))
+        made.append(case)
+        if name != "f32" and shape[0] <= PACKED_ROWS:
+            packed = dataclasses.replace(case, name=f"{name}, packed", details=(a, b, True))
+            made.append(packed)
+    return made
 
 
 def attention(tokens: int, size: int) -> list[Case]:

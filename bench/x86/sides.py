@@ -47,7 +47,10 @@ def operand(values: torch.Tensor, kind: str) -> object:
 
 
 def of_product(case: Case, x: torch.Tensor, w: torch.Tensor, threads: int) -> Callable[[], object]:
-    a, b = (operand(values, kind) for values, kind in zip((x, w), case.details, strict=True))
+    left, right, packed = case.details
+    a, b = operand(x, left), operand(w, right)
+    if packed:
+        b = ov.pack(b, threads=threads)
     out = empty((x.shape[0], w.shape[0]), torch.float32 if case.name == "f32" else torch.bfloat16)
     return lambda: ov.gemm(a, b, out=out, threads=threads)
 

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
 
 import torch
 
+import octavo
 from bench.common.interleave import in_turns
 from bench.common.memory import copy_of
+from bench.common.peaks import probed
 from bench.x86 import cases, sides
 from bench.x86.cases import Case
 
 TURNS, QUICK_TURNS = 25, 2
+# The instruction of the products of a backend, by the probe's name: of int8, f32, and all others.
+INSTRUCTIONS = {
+    "cpu/amx": ("tdpbssd", "fma_avx512", "tdpbf16ps"),
+    "cpu/avx512_vbmi": ("fma_avx512",) * 3,
+    "cpu/avx512": ("fma_avx512",) * 3,
+    "cpu/avx2": ("fma_avx2",) * 3,
+}
+FORCED = os.environ.get("OCTAVO_BACKEND", "").removeprefix("cpu/") in cases.FORCED
 
 
 def settle(function: Callable[[], object]) -> None:
@@ -44,11 +55,15 @@ def fastest(
 
 
 def row_of(case: Case, rate: float, rivals: dict[str, float], threads: int, quick: bool) -> dict:
+    if FORCED:
+        case = cases.when_forced(case)
     row: dict[str, object] = {
         "kind": case.kind, "case": case.name, "unit": case.unit, "rate": rate,
         "rivals": rivals, "rival": case.rival, "at_least": case.at_least,
     }  # fmt: skip
-    asked = [case.at_least * rivals[case.rival]] if case.rival in rivals else []
+    asked = []
+    if case.rival in rivals and case.at_least > 0:
+        asked.append(case.at_least * rivals[case.rival])
     if threads == 1 and case.on_one_core is not None:
         asked.append(case.on_one_core)
     if asked:
@@ -75,8 +90,19 @@ def quantize_rows(threads: int, quick: bool, seconds: float) -> Iterator[dict]:
         yield row_of(case, case.work / times["octavo"], {}, threads, quick)
 
 
+def share_of_peak(case: Case, rate: float, threads: int, peaks: dict[str, float]) -> dict:
+    """Of what one core was probed to multiply, times the cores."""
+    by_type = INSTRUCTIONS.get(octavo.doctor()["backend"], ("", "", ""))
+    instruction = by_type[{"int8 per row": 0, "f32": 1}.get(case.name.removesuffix(", packed"), 2)]
+    return {"share": rate / (threads * peaks[instruction])} if instruction in peaks else {}
+
+
 def product_rows(
-    shape: tuple[int, int, int], threads: int, quick: bool, seconds: float
+    shape: tuple[int, int, int],
+    peaks: dict[str, float],
+    threads: int,
+    quick: bool,
+    seconds: float,
 ) -> Iterator[dict]:
     m, n, k = shape
     x, w = torch.randn(m, k), torch.randn(n, k)
@@ -87,8 +113,10 @@ def product_rows(
     times, failed = fastest(functions, len(functions) * seconds, quick, threads)
     rivals = {name: wanted[0].work / times[name] for name in cases.PRODUCT_RIVALS if name in times}
     for case in (case for case in wanted if case.name in times):
-        row = row_of(case, case.work / times[case.name], rivals, threads, quick)
-        yield row | {"shape": list(shape), "failed": failed}
+        rate = case.work / times[case.name]
+        row = row_of(case, rate, rivals, threads, quick)
+        row |= {"shape": list(shape), "failed": failed}
+        yield row | share_of_peak(case, rate, threads, peaks)
 
 
 def attention_rows(
@@ -125,10 +153,13 @@ def main() -> None:
     torch.manual_seed(1)
     # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
     warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
+    peaks = probed(quick)
+    print(json.dumps({"peaks": peaks}), flush=True)
     # Small shapes first: a run that exceeds its budget then skips the longest.
     groups = [("casts", cast_rows, ()), ("quantizers", quantize_rows, ())]
     for shape in sorted(cases.QUICK_SHAPES if quick else cases.SHAPES, key=lambda s: s[0] * s[1]):
-        groups.append((f"products of {' x '.join(map(str, shape))}", product_rows, (shape,)))
+        name = f"products of {' x '.join(map(str, shape))}"
+        groups.append((name, product_rows, (shape, peaks)))
     for tokens, size in cases.QUICK_ATTENTION if quick else cases.ATTENTION:
         name = f"attention, {tokens} tokens of {size}"
         groups.append((name, attention_rows, (tokens, size)))
@@ -136,7 +167,7 @@ def main() -> None:
         groups.append((f"decode, one query, {keys} keys", decode_rows, (keys,)))
     chosen = tuple(part for part in args.only.split(",") if part)
     groups = [group for group in groups if not chosen or group[0].startswith(chosen)]
-    sides_of = {"casts": 36, "quantizers": 4, "products": 14, "attention,": 6, "decode,": 3}
+    sides_of = {"casts": 36, "quantizers": 4, "products": 22, "attention,": 6, "decode,": 3}
     sides_in_all = max(1, sum(sides_of[group[0].split()[0]] for group in groups))
     each = args.seconds / sides_in_all
     end = time.monotonic() + args.seconds

@@ -160,6 +160,12 @@ struct Kernels {
   std::int64_t (*gemm_workspace)(const Exec&, const GemmJob&) = nullptr;  // null: none
   bool (*gemm_offered)(const GemmJob&) = nullptr;                         // null: all of them
 
+  // Packed weights, B of a GEMM that is packed once: the order of panels for such an operand, whose
+  // codes of four bits may be two in a byte, others a byte each; no order where rows are as good.
+  // Null: never. pack_panels copies rows to memory of that order, `to`, all of it.
+  PanelOrder (*gemm_panels)(const GemmOperand& b) = nullptr;
+  void (*pack_panels)(const Exec&, const Matrix& rows, const Matrix& to) = nullptr;
+
   // Column sums: one row with the sum of every column of `values`, plus `before` where it has data.
   // A tree of sums of kColumnRun rows: each run is summed from its first row on, and the run sums
   // are the rows of the next level, until one is left; in f32, or in f64 where values or `sums` are

@@ -33,6 +33,12 @@ Shape shape_of(const OperandStack& a, const OperandStack& b) {
   return Shape(sizes);
 }
 
+GemmOperands checked(GemmOperands operands) {
+  operands.shape = shape_of(operands.a, operands.b);
+  check_hadamard(operands, kOp);
+  return operands;
+}
+
 // Calls visit(position) for every matrix of a batch that has one.
 template <typename Visit>
 void for_each_position(const Shape& lead, Visit&& visit) {
@@ -55,10 +61,11 @@ Shape gemm_shape(const Operand& a, const Operand& b) {
 }
 
 GemmOperands checked_operands(const Operand& a, const Operand& b) {
-  GemmOperands operands{.a = OperandStack(a, kOp, "A"), .b = OperandStack(b, kOp, "B")};
-  operands.shape = shape_of(operands.a, operands.b);
-  check_hadamard(operands, kOp);
-  return operands;
+  return checked({OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B")});
+}
+
+GemmOperands checked_operands(const Operand& a, const PackedWeights& b) {
+  return checked({OperandStack(a, kOp, "A"), OperandStack(b, "B")});
 }
 
 bool multiply(const GemmOperands& operands, const NamedView& result, const GemmOptions& options,
@@ -126,10 +133,13 @@ bool multiply(const GemmOperands& operands, const NamedView& result, const GemmO
   return true;
 }
 
-void gemm_into(const Operand& a, const Operand& b, const View& out, const GemmOptions& options) {
-  const GemmOperands operands = checked_operands(a, b);
+void gemm_into(const GemmOperands& operands, const View& out, const GemmOptions& options) {
   check_result(out, operands.shape, kOp);
   multiply(operands, {&out, "the output"}, options);
+}
+
+void gemm_into(const Operand& a, const Operand& b, const View& out, const GemmOptions& options) {
+  gemm_into(checked_operands(a, b), out, options);
 }
 
 bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
@@ -140,7 +150,10 @@ bool gemm_into_if_offered(const Operand& a, const Operand& b, const View& out,
 }
 
 Tensor gemm(const Operand& a, const Operand& b, const GemmOptions& options) {
-  const GemmOperands operands = checked_operands(a, b);
+  return gemm(checked_operands(a, b), options);
+}
+
+Tensor gemm(const GemmOperands& operands, const GemmOptions& options) {
   Tensor out = values_on(operands.a.elements().device, operands.shape, options.out, options.stream);
   multiply(operands, {&out.view(), "the output"}, options);
   return out;

@@ -140,6 +140,16 @@ OperandStack::OperandStack(const Operand& operand, std::string_view op, std::str
         "together), or values");
 }
 
+OperandStack::OperandStack(const PackedWeights& weights, std::string_view name) : name_(name) {
+  elements_ = weights.elements.view();
+  elements_.shape = weights.shape;  // without what pads it
+  if (weights.panels.exists()) in_panels_ = &weights;
+  if (!weights.scaling) return;
+  scaling_ = &*weights.scaling;
+  scales_ = weights.scales.view();
+  if (weights.tensor_scale.owner() != nullptr) tensor_scale_ = weights.tensor_scale.view();
+}
+
 Shape OperandStack::lead() const {
   return Shape(elements_.shape.sizes().first(static_cast<std::size_t>(elements_.shape.rank() - 2)));
 }
@@ -150,12 +160,14 @@ GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
     operand.values = {.rows = rows(), .cols = 0};
     return operand;
   }
+  Matrix elements = matrix_at(elements_, position);
+  if (in_panels_ != nullptr) elements.panels = in_panels_->panels;
   if (scaling_ == nullptr) {
-    operand.values = matrix_at(elements_, position);
+    operand.values = elements;
     return operand;
   }
   QuantizedMatrix& quantized = operand.quantized;
-  quantized.codes = matrix_at(elements_, position);
+  quantized.codes = elements;
   quantized.tile = scaling_->tile;
   quantized.tensor_scale = static_cast<float*>(tensor_scale_.data);
   if (scales_.shape.rank() > 0) {

@@ -10,6 +10,7 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/exec/place_internal.h"
 #include "octavo/ops/gemm.h"
+#include "octavo/ops/packed_weights.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {
@@ -32,6 +33,7 @@ class OperandStack {
  public:
   // Throws where this cannot be an operand. `name` is "A" or "B".
   OperandStack(const Operand& operand, std::string_view op, std::string_view name);
+  OperandStack(const PackedWeights& weights, std::string_view name);
 
   [[nodiscard]] std::int64_t rows() const { return elements_.shape[elements_.shape.rank() - 2]; }
   [[nodiscard]] std::int64_t depth() const { return elements_.shape[elements_.shape.rank() - 1]; }
@@ -46,6 +48,9 @@ class OperandStack {
   // Rows of a stack that is one matrix, from the beginning of a tile on.
   [[nodiscard]] OperandStack rows_from(std::int64_t first, std::int64_t count) const;
 
+  // Packed weights whose order is that of a backend's microkernel; else null.
+  [[nodiscard]] const PackedWeights* in_panels() const { return in_panels_; }
+
   // All of its memory, with its names in messages.
   void add_views(std::vector<NamedView>& views) const;
 
@@ -55,6 +60,7 @@ class OperandStack {
   View scales_{};    // of rank 0: one for all
   View tensor_scale_{};
   const Scaling* scaling_ = nullptr;  // of the tensor that the operand refers to
+  const PackedWeights* in_panels_ = nullptr;
 };
 
 // What is multiplied, once it has been checked.

@@ -129,14 +129,22 @@ void multiply_quantized(const GemmOperands& operands, QuantizedTensor& out,
 
 void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
                          const GemmOptions& options) {
-  const GemmOperands operands = checked_operands(a, b);
-  check_result(operands, out, options);
-  multiply_quantized(operands, out, options);
+  gemm_quantized_into(checked_operands(a, b), out, options);
 }
 
 QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling& scaling,
                                const GemmOptions& options) {
-  const GemmOperands operands = checked_operands(a, b);
+  return gemm_quantized(checked_operands(a, b), scaling, options);
+}
+
+void gemm_quantized_into(const GemmOperands& operands, QuantizedTensor& out,
+                         const GemmOptions& options) {
+  check_result(operands, out, options);
+  multiply_quantized(operands, out, options);
+}
+
+QuantizedTensor gemm_quantized(const GemmOperands& operands, const Scaling& scaling,
+                               const GemmOptions& options) {
   QuantizedTensor out = make_quantized(operands.shape, DType::f32, scaling,
                                        operands.a.elements().device, options.stream);
   multiply_quantized(operands, out, options);

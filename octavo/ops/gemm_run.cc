@@ -190,8 +190,26 @@ void GemmRun::refuse(const Kernels& kernels, const GemmJob& job) const {
   fail_not_offered(kernels, op_, what, others.empty() ? others : others + ", or ");
 }
 
+void GemmRun::check_packed(const GemmJob& job) const {
+  const PackedWeights* packed = operands_.b.in_panels();
+  if (packed == nullptr) return;
+  const std::string_view fix = "; multiply the weights as they were before pack";
+  check(!is_on_device(), ErrorCode::invalid_argument, op_,
+        "B is packed for a CPU, and A is on a device", fix);
+  check(job.accumulator == Accumulator::f32, ErrorCode::unsupported, op_,
+        "B is packed for the microkernels of ", packed->backend,
+        ", which sum in float32; got the "
+        "accumulator ",
+        name_of(job.accumulator), fix);
+  const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
+  check(packed->backend == kernels.name, ErrorCode::invalid_argument, op_, "B is packed for ",
+        packed->backend, ", and this product runs on ", kernels.name,
+        "; pack the weights for that backend");
+}
+
 // The reference where the backend has no kernel for it.
 const Kernels& GemmRun::chosen(const GemmJob& job) const {
+  check_packed(job);
   if (is_on_device()) {
     const Kernels& kernels = device_backend(exec_.device, options_.backend, op_);
     if (!does(kernels, job)) refuse(kernels, job);

@@ -16,8 +16,15 @@ bool is_given(const View& view);
 // Checks that the output can be written and has this shape.
 void check_result(const View& out, const Shape& shape, std::string_view op);
 
-// The operands of gemm, checked.
+// The operands of gemm, checked, and gemm of those.
 GemmOperands checked_operands(const Operand& a, const Operand& b);
+GemmOperands checked_operands(const Operand& a, const PackedWeights& b);
+Tensor gemm(const GemmOperands& operands, const GemmOptions& options);
+void gemm_into(const GemmOperands& operands, const View& out, const GemmOptions& options);
+QuantizedTensor gemm_quantized(const GemmOperands& operands, const Scaling& scaling,
+                               const GemmOptions& options);
+void gemm_quantized_into(const GemmOperands& operands, QuantizedTensor& out,
+                         const GemmOptions& options);
 
 // gemm into memory for the result. Where the device's backend does not offer the product: an error,
 // or false with nothing written. A CPU offers every product.
@@ -46,6 +53,7 @@ class GemmRun {
 
  private:
   [[nodiscard]] const Kernels& chosen(const GemmJob& job) const;
+  void check_packed(const GemmJob& job) const;  // throws where packed weights cannot be read
   // Throws where a device's backend does not offer the product: names the request and the
   // alternatives.
   [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;

@@ -117,6 +117,25 @@ requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> ||
 }
 
 // Argument of kernels: two dimensions, checked, on one device.
+// Packed weights: panels of `cols` rows, in each [K / step][cols][step] elements, as a microkernel
+// reads its right operand. Rows are padded to whole panels and K to kPanelDepth, with zeros.
+inline constexpr std::int64_t kPanelDepth = 64;
+struct PanelOrder {
+  int cols = 0, step = 0;  // 0: rows, one after another
+
+  [[nodiscard]] constexpr bool exists() const { return cols != 0; }
+  [[nodiscard]] static constexpr std::int64_t padded_depth(std::int64_t depth) {
+    return (depth + kPanelDepth - 1) / kPanelDepth * kPanelDepth;
+  }
+  // The index of an element of rows of `depth` elements.
+  [[nodiscard]] constexpr std::int64_t index(std::int64_t row, std::int64_t k,
+                                             std::int64_t depth) const {
+    return row / cols * cols * padded_depth(depth) + k / step * step * cols + row % cols * step +
+           k % step;
+  }
+  constexpr bool operator==(const PanelOrder&) const = default;
+};
+
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -125,6 +144,7 @@ struct Matrix {
   std::int64_t rows = 0, cols = 0;
   std::int64_t row_pitch = 0;   // bytes
   std::int64_t col_stride = 0;  // bytes; unused where codes are packed
+  PanelOrder panels{};          // where given, pitch and stride say nothing
 };
 
 }  // namespace octavo

@@ -29,10 +29,10 @@ from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
 from octavo._formats import finfo, format, formats
-from octavo._gemm import gemm, gemm_grouped
+from octavo._gemm import gemm, gemm_grouped, pack
 from octavo._kv_cache import KVCache
 from octavo._layout import from_layout, to_layout
-from octavo._octavo import Format, Scaling
+from octavo._octavo import Format, PackedWeights, Scaling
 from octavo._operation import Counts
 from octavo._produce import geglu, gelu, layer_norm, relu, rms_norm, silu, swiglu
 from octavo._quantize import (
@@ -66,6 +66,7 @@ __all__ = [
     "GemmError",
     "KVCache",
     "LimitMissed",
+    "PackedWeights",
     "QuantizedTensor",
     "RecipeComparison",
     "Scaling",
@@ -102,6 +103,7 @@ __all__ = [
     "int32_to_bfloat16",
     "layer_norm",
     "load",
+    "pack",
     "preset",
     "preset_names",
     "quantize",

@@ -10,7 +10,7 @@ from octavo import _octavo
 from octavo._arguments import flags
 from octavo._arrays import Array, Family, describe, describe_out
 from octavo._dtypes import VALUES, as_value, dtype_name, kind_name
-from octavo._octavo import Format, Scaling, View
+from octavo._octavo import Format, PackedWeights, Scaling, View
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
 from octavo._produce import _vector
 from octavo._quantize import preset_names, value_kind
@@ -107,6 +107,7 @@ def gemm(
     a, b: [..., M, K] and [..., N, K], as activations and weights lie in memory: QuantizedTensors
         of any scaling along K, or arrays of float64, float32, float16 or bfloat16 of any library
         and strides. Leading dimensions are a batch: the same in both, or in one of them only.
+        b may be the result of pack.
     bias: [N], of any of these types.
     activation: "gelu", "gelu_tanh", "relu" or "silu".
     residual: of the shape of the result.
@@ -134,7 +135,7 @@ def gemm(
     op = "gemm"
     return product(
         _operand(a, op, "a", stream),
-        _operand(b, op, "b", stream),
+        b if isinstance(b, PackedWeights) else _operand(b, op, "b", stream),
         op,
         bias=bias,
         activation=activation,
@@ -150,7 +151,7 @@ def gemm(
 
 def product(
     a: Operand,
-    b: Operand,
+    b: Operand | PackedWeights,
     op: str,
     *,
     out: Any,
@@ -169,22 +170,21 @@ def product(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
     wanted = _wanted("float32" if out is None else out, op)
-    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
+    right = b if isinstance(b, PackedWeights) else b.handle
+    shape = tuple(_octavo.gemm_shape(a.handle, right))
     if isinstance(wanted, Scaling):
         made = _octavo.QuantizedTensor.empty(
             shape, "float32", wanted, a.family.allocator(a.cuda, a.stream), a.cuda
         )
         aligned = _octavo.gemm_quantized_into(
-            a.handle, b.handle, made, *arguments, count_aligned=return_aligned, **how
+            a.handle, right, made, *arguments, count_aligned=return_aligned, **how
         )
         del kept
         quantized = QuantizedTensor(made, a.family, a.stream)
         return (quantized, aligned) if return_aligned else quantized
     target = _target(a, wanted, shape, out, op)
     view = target.view(target.kind)
-    aligned = _octavo.gemm(
-        a.handle, b.handle, view, *arguments, count_aligned=return_aligned, **how
-    )
+    aligned = _octavo.gemm(a.handle, right, view, *arguments, count_aligned=return_aligned, **how)
     del kept
     result = target.family.wrote(target) if wanted is None else target.family.finish(target)
     return (result, aligned) if return_aligned else result
@@ -281,6 +281,27 @@ def gemm_grouped(
     return (result, aligned) if return_aligned else result
 
 
+def pack(weights: Any, *, threads: int = 0) -> PackedWeights:
+    """Weights packed once for this CPU's matrix instructions (AMX, BFMMLA, SMMLA), for gemm.
+
+        >>> w = octavo.pack(octavo.quantize(weights, "mxfp8"))
+        >>> octavo.gemm(x, w)  # with any number of rows
+
+    Codes stay codes, as large as before, in the order in which the CPU multiplies them. That pays
+    most where x has up to 32 rows. Results are within gemm's bounds, and above 32 rows have the
+    bits of the same product without packing.
+
+    weights: [N, K], a QuantizedTensor or an array, in memory of the CPU. It is copied.
+    threads: as gemm has it.
+
+    Returns a PackedWeights with shape, scaling, backend, in_panels and nbytes. gemm multiplies it
+    with sums in float32, on the backend it was packed for.
+    """
+    op = "pack"
+    operand = _operand(weights, op, "weights", None)
+    return _octavo.pack(operand.handle, threads=integer(threads, "threads", MOST_THREADS, op))
+
+
 def _counts(rows: Any, op: str) -> list[int]:
     listed = rows.tolist() if hasattr(rows, "tolist") else rows
     if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes, bytearray)):
@@ -338,6 +359,11 @@ def quantized_operand(q: QuantizedTensor, stream: Any = None) -> Operand:
 def _operand(x: Any, op: str, name: str, stream: Any) -> Operand:
     if isinstance(x, QuantizedTensor):
         return quantized_operand(x, stream)
+    if isinstance(x, PackedWeights):
+        raise TypeError(
+            f"[{op}] {name} is packed weights, which are the right operand of gemm alone; give "
+            "the weights as they were before pack"
+        )
     array = describe(x, f"{op}: {name}", stream=stream)
     if isinstance(array.kind, Format):
         raise TypeError(

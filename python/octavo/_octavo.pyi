@@ -446,10 +446,40 @@ def produce(values: Produced, target: View, *, threads: int = 0, stream: int = 0
 def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, as codes with scales."""
 
-def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int]:
+class PackedWeights:
+    """Weights packed once for this CPU's matrix instructions (octavo.pack)."""
+
+    @property
+    def shape(self) -> tuple:
+        """(N, K)"""
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """How they are quantized; None: they are values."""
+
+    @property
+    def backend(self) -> str:
+        """Whose microkernels read them."""
+
+    @property
+    def in_panels(self) -> bool:
+        """
+        Are they in the order of packed panels? False on CPUs without matrix instructions.
+        """
+
+    @property
+    def nbytes(self) -> int:
+        """Of memory, scales included."""
+
+    def __repr__(self) -> str: ...
+
+def pack(weights: View | QuantizedTensor, *, threads: int = 0) -> PackedWeights:
+    """A copy in packed panels."""
+
+def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights) -> list[int]:
     """Of the product, checked."""
 
-def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
     activation(A B^T + bias) + residual, into a view of values. Returns how many elements alignment changed, if that is asked for.
     """
@@ -459,7 +489,7 @@ def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Seq
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
+def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """The same as codes with scales, into memory of `out`."""
 
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:

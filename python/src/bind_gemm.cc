@@ -34,15 +34,41 @@ GemmOptions options_of(const std::optional<View>& bias,
 }  // namespace
 
 void bind_gemm(nb::module_& module) {
+  nb::class_<PackedWeights>(module, "PackedWeights",
+                            "Weights packed once for this CPU's matrix instructions (octavo.pack).")
+      .def_prop_ro(
+          "shape", [](const PackedWeights& one) { return nb::tuple(nb::cast(list_of(one.shape))); },
+          "(N, K)")
+      .def_prop_ro(
+          "scaling", [](const PackedWeights& one) { return one.scaling; },
+          "How they are quantized; None: they are values.")
+      .def_ro("backend", &PackedWeights::backend, "Whose microkernels read them.")
+      .def_prop_ro(
+          "in_panels", [](const PackedWeights& one) { return one.panels.exists(); },
+          "Are they in the order of packed panels? False on CPUs without matrix instructions.")
+      .def_prop_ro("nbytes", &PackedWeights::nbytes, "Of memory, scales included.")
+      .def("__repr__", [](const PackedWeights& one) {
+        return "octavo.PackedWeights(" + to_string(one.shape) + ", " +
+               (one.scaling ? describe(*one.scaling) : std::string("values")) + ", for " +
+               one.backend + ")";
+      });
+  module.def(
+      "pack",
+      [](const OperandArgument& weights, int threads) {
+        const nb::gil_scoped_release released;
+        return pack(operand_of(weights), {.threads = threads});
+      },
+      nb::arg("weights"), nb::kw_only(), nb::arg("threads") = 0, "A copy in packed panels.");
   module.def(
       "gemm_shape",
-      [](const OperandArgument& a, const OperandArgument& b) {
-        return list_of(gemm_shape(operand_of(a), operand_of(b)));
+      [](const OperandArgument& a, const RightArgument& b) {
+        return list_of(
+            with_right(b, [&](const auto& right) { return gemm_shape(operand_of(a), right); }));
       },
       nb::arg("a"), nb::arg("b"), "Of the product, checked.");
   module.def(
       "gemm",
-      [](const OperandArgument& a, const OperandArgument& b, const View& target,
+      [](const OperandArgument& a, const RightArgument& b, const View& target,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
          std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
@@ -51,7 +77,7 @@ void bind_gemm(nb::module_& module) {
         std::int64_t aligned = 0;
         if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
-        gemm_into(operand_of(a), operand_of(b), target, options);
+        with_right(b, [&](const auto& right) { gemm_into(operand_of(a), right, target, options); });
         return aligned;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("target"), nb::arg("bias").none(),
@@ -83,7 +109,7 @@ void bind_gemm(nb::module_& module) {
       "Rows of A by the matrix that their group has in B, into a view of values.");
   module.def(
       "gemm_quantized_into",
-      [](const OperandArgument& a, const OperandArgument& b, QuantizedTensor& out,
+      [](const OperandArgument& a, const RightArgument& b, QuantizedTensor& out,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
          std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
@@ -92,7 +118,8 @@ void bind_gemm(nb::module_& module) {
         std::int64_t aligned = 0;
         if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
-        gemm_quantized_into(operand_of(a), operand_of(b), out, options);
+        with_right(
+            b, [&](const auto& right) { gemm_quantized_into(operand_of(a), right, out, options); });
         return aligned;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("out"), nb::arg("bias").none(),

@@ -50,6 +50,20 @@ def test_codes_are_not_sharded(recipe):
     assert layer.weight is before
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's, about FSDP1 and about the CPU
+def test_codes_are_not_flattened():
+    """FSDP1 takes weights out of their modules and puts views of one flat parameter there."""
+    with te.quantized_model_init(recipe=MXFP8BlockScaling()):
+        layer = te.Linear(32, 32, device="cpu")
+    before = layer.weight
+    with pytest.raises(RuntimeError, match=WAY):
+        fsdp.FullyShardedDataParallel(layer, device_id=torch.device("cpu"))
+    assert layer.weight is before
+    with pytest.raises(RuntimeError, match=WAY):
+        torch.nn.utils.parametrizations.weight_norm(layer)
+    assert layer.weight is before
+
+
 def trained(layer, x, recipe, steps=2):
     """The outputs of some steps of SGD."""
     optimizer = torch.optim.SGD(layer.parameters(), 0.5)

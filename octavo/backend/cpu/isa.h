@@ -170,6 +170,8 @@ using ChooseGemm = const GemmMethod* (*)(const GemmJob&);
 
 void gemm_matrix(const Isa&, const GemmMethod&, const Exec&, const GemmJob&);
 std::int64_t gemm_workspace(const GemmMethod&, const Exec&, const GemmJob&);
+PanelOrder gemm_panels(ChooseGemm, const GemmOperand& b);
+void pack_panels(const Exec&, const Matrix& rows, const Matrix& to);
 
 // The attention method that an instruction set chooses for a job (attention.h); null: falls back to
 // the reference.
@@ -223,6 +225,8 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .gemm_workspace = [](const Exec& exec,
                            const GemmJob& job) { return gemm_workspace(*kGemm(job), exec, job); },
       .gemm_offered = [](const GemmJob& job) { return kGemm(job) != nullptr; },
+      .gemm_panels = [](const GemmOperand& b) { return gemm_panels(kGemm, b); },
+      .pack_panels = pack_panels,
       .attention = [](const Exec& exec,
                       const AttentionJob& job) { attend(kIsa, *kAttention(job), exec, job); },
       .attention_workspace =

@@ -28,6 +28,20 @@ void copy_elements(const std::byte* from, std::int64_t from_stride, std::byte* t
   }
 }
 
+void gather_from_panels(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
+                        std::byte* stage) {
+  const auto* from = static_cast<const std::byte*>(matrix.data);
+  const auto bytes = static_cast<std::size_t>(bytes_of(matrix));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t at = matrix.panels.index(row, col + i, matrix.cols);
+    if (matrix.packed)  // two codes in a byte
+      stage[i] = from[at / 2] >> (at % 2 * 4) & std::byte{15};
+    else
+      std::memcpy(stage + static_cast<std::size_t>(i) * bytes,
+                  from + static_cast<std::size_t>(at) * bytes, bytes);
+  }
+}
+
 }  // namespace
 
 std::byte* element(const Matrix& matrix, std::int64_t row, std::int64_t col) {
@@ -42,11 +56,16 @@ bool is_contiguous(const Matrix& matrix) {
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<unsigned>(bytes) == 0 &&
       (matrix.row_pitch % bytes == 0 || matrix.rows <= 1);
-  return !matrix.packed && aligned && (matrix.col_stride == bytes || matrix.cols <= 1);
+  return !matrix.packed && !matrix.panels.exists() && aligned &&
+         (matrix.col_stride == bytes || matrix.cols <= 1);
 }
 
 const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
                    std::byte* stage) {
+  if (matrix.panels.exists()) {
+    gather_from_panels(matrix, row, col, n, stage);
+    return stage;
+  }
   const std::byte* from = element(matrix, row, col);
   if (is_contiguous(matrix)) return from;
   if (matrix.packed) {

@@ -12,6 +12,7 @@ namespace octavo::cpu {
 inline constexpr std::int64_t kStage =
     2048;  // elements staged at a time; a multiple of 8 for packing
 
+// Not of packed weights.
 std::byte* element(const Matrix& matrix, std::int64_t row, std::int64_t col);
 
 int bytes_of(const Matrix& matrix);
@@ -20,7 +21,7 @@ int bytes_of(const Matrix& matrix);
 bool is_contiguous(const Matrix& matrix);
 
 // Contiguous elements of a row; `stage` is used only where the matrix is not contiguous. `col` of a
-// packed row is a multiple of 8.
+// packed row is a multiple of 8. Of packed weights, too, element by element.
 const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
                    std::byte* stage);
 void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,

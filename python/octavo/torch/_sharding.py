@@ -9,6 +9,11 @@ import torch
 
 from octavo.torch._quantized_tensor import QuantizedTensor
 
+_INSTEAD = (
+    "which would be plain values from then on; make the layer outside of quantized_model_init: "
+    "its values are sharded, and autocast quantizes them in each forward"
+)
+
 
 def refuse_shards(before: torch.Tensor | None, now: Any, op: str) -> None:
     """RuntimeError where a DTensor (fully_shard, distribute_tensor) takes the place of codes."""
@@ -18,7 +23,14 @@ def refuse_shards(before: torch.Tensor | None, now: Any, op: str) -> None:
     if tensors is not None and isinstance(now, tensors.DTensor):
         raise RuntimeError(
             f"[{op}] got shards (a DTensor, as of fully_shard) in the place of a quantized weight, "
-            "which would be plain values from then on; make the layer outside of "
-            "quantized_model_init: its values are sharded, and autocast quantizes them in each "
-            "forward"
+            + _INSTEAD
+        )
+
+
+def refuse_removal(weight: torch.Tensor | None, op: str) -> None:
+    """RuntimeError where codes are taken out of their layer, to come back as something else."""
+    if isinstance(weight, QuantizedTensor):
+        raise RuntimeError(
+            f"[{op}] a quantized weight is taken out of its layer (as FullyShardedDataParallel "
+            f"does, which flattens it, and parametrizations do), {_INSTEAD}"
         )

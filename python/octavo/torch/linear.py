@@ -22,7 +22,7 @@ from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
-from octavo.torch._sharding import refuse_shards
+from octavo.torch._sharding import refuse_removal, refuse_shards
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
 
@@ -200,6 +200,11 @@ class Linear(QuantizingModule):
         if name == "weight":
             refuse_shards(self.__dict__.get("_parameters", {}).get(name), value, _OP)
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name == "weight":
+            refuse_removal(self._parameters.get(name), _OP)
+        super().__delattr__(name)
 
     def register_parameter(self, name: str, param: torch.nn.Parameter | None) -> None:
         if name == "weight":

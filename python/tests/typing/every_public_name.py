@@ -80,6 +80,8 @@ wide: torch.Tensor = ov.gemm(t, q, out="float16")
 product: ov.QuantizedTensor = ov.gemm(q, q, out=scaling)
 y, moved = ov.gemm(q, q, return_aligned=True)
 moved += ov.gemm(q, q, out=scaling, return_aligned=True)[0].nbytes
+packed: ov.PackedWeights = ov.pack(q)
+y = ov.gemm(q, packed)
 y = ov.gemm_grouped(q, q, [4])
 y, moved = ov.gemm_grouped(q, q, [4], return_aligned=True)
 distance: ov.GemmError = ov.gemm_error(x, x, q, q)

@@ -97,22 +97,25 @@ enum class PanelOf : std::uint8_t { a, b };
 // multiple of 16, for matrix tiles of their steps.
 struct PackJob {
   const std::uint8_t* const* rows;
-  int count;  // MR or NR of the method's microkernel
+  const std::uint8_t* words;  // instead of rows: codes of packed weights, in their order
+  int count;                  // MR or NR of the method's microkernel
   std::int64_t n, run;
   // f32 panels: [runs][count]; runs are multiples of 16 except the last. bf16 panels:
   // [count][runs], runs being powers of two; null where none are applied.
   const float* scales;
+  bool powers;   // those are powers of two, or NaN (e8m0)
   float factor;  // f16 panels: multiplies all elements, a power of two
   std::byte* panel;
 };
 using PackCodes = void (*)(const Format&, const PackJob&);
-// Decodes codes of B and multiplies them by a panel of A in one kernel, one run. The job has no B.
+// Decodes codes of B and multiplies them by a panel of A in one kernel. The job has no B.
 using MultiplyCodes = void (*)(const PackJob&, const MicrokernelJob&);
 // What codes are packed: of which format, for which operand, and are there two in a byte?
 struct PackedCodes {
   const Format& format;
   PanelOf side;
   bool nibbles;
+  bool in_panels = false;  // packed weights: PackJob::words
 };
 
 // A GEMM method of an instruction set: element type of panels, microkernel, dot (GEMV) kernels,
@@ -146,9 +149,15 @@ struct GemmMethod {
   // Decode and pack in one kernel; null, or returning null, where there is none. f32 panels with
   // scales applied, f16 panels without, bf16 panels with those of tiles or without.
   PackCodes (*pack_codes)(const PackedCodes&) = nullptr;
-  // For rows that are one panel, to which panels of B are of use once; null, or returning null,
-  // where there is none.
+  // The order of packed weights that this method's panels are made from, for elements of this
+  // type and format; null, or returning none, where rows are as good. Panels of bf16 values and of
+  // integers have the order of packed weights; others are made by pack_codes.
+  PanelOrder (*panels)(const Matrix& elements) = nullptr;
+  // For up to multiply_rows rows, to which panels of B are of use once; null, or returning null,
+  // where there is none. Where sums of runs are scaled, those are multiples of multiply_run.
   MultiplyCodes (*multiply_codes)(const PackedCodes&) = nullptr;
+  int multiply_rows = 0;
+  std::int64_t multiply_run = 1;
   // GEMV: `dot` for one row of A by B's one-byte codes, decoded in registers, with scales; null, or
   // returning null, where there is none. Code 0 is zero.
   DotKernel (*dot_codes)(const Format&) = nullptr;
@@ -177,6 +186,13 @@ inline std::int64_t common_run(const GemmJob& job) {
     if (operand->is_quantized() && tile != 0 && tile < operand->cols()) run = std::gcd(run, tile);
   }
   return run;
+}
+
+// Are panels of B made from packed weights?
+inline bool reads_panels(const GemmMethod& method, const GemmOperand& b) {
+  const Matrix& elements = b.elements();
+  return elements.panels.exists() && method.panels != nullptr &&
+         method.panels(elements) == elements.panels;
 }
 
 // Is every element a bf16?

@@ -30,8 +30,13 @@ constexpr std::int64_t kPackedABytes = 64 << 20, kLeastPackedRows = 2048;
 GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   GemmBlocking c;
   c.method = &method;
-  // Matrix tiles pay from a few rows on.
-  c.small_m = job.out.rows <= (method.tile.a_step != 0 ? kDotRows : kSmallM);
+  // Matrix instructions pay from a few rows on, with packed weights from one. So do panels of codes
+  // with their scales in f32, whose dot products would be scaled run by run.
+  const bool panels_pay =
+      method.tile.a_step != 0 ||
+      (method.kc != 0 && (method.packed_type == PackedType::bf16 || job.b.is_quantized()));
+  const std::int64_t few = panels_pay ? kDotRows : kSmallM;
+  c.small_m = job.out.rows <= few && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
   c.packed_rows = job.out.rows;
@@ -41,7 +46,7 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
     c.packed_rows = round_up(blocks(job.out.rows, blocks(job.out.rows, most)), method.tile.rows);
   }
   if (job.out.rows <= kDotRows) c.kc = kMaxKc;
-  if (job.out.rows == 1 && job.b.is_quantized() && method.dot_codes != nullptr)
+  if (c.small_m && job.out.rows == 1 && job.b.is_quantized() && method.dot_codes != nullptr)
     c.kc = std::min(kGemvKc, round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc));
   c.run = common_run(job);
   if (c.packs_a && !c.whole_k) {
@@ -76,10 +81,11 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   // GEMV: a row of B that is used once need not be decoded to memory.
   const std::int64_t run = common_run(job),
                      shortest = c.method->packed_type == PackedType::bf16 ? kDotStep : 2 * kDotStep;
-  if (job.out.rows == 1 && job.b.is_quantized() && run >= shortest &&
+  if (c.small_m && job.out.rows == 1 && job.b.is_quantized() && run >= shortest &&
       c.method->dot_codes != nullptr) {
     const Matrix& codes = job.b.quantized.codes;
-    if (codes.packed && codes.format.bits() == 4 && c.method->dot_nibbles != nullptr)
+    const bool nibbles = codes.packed && codes.format.bits() == 4 && !codes.panels.exists();
+    if (nibbles && c.method->dot_nibbles != nullptr)
       c.dot_codes = c.method->dot_nibbles(codes.format);
     c.dots_nibbles = c.dot_codes != nullptr;
     if (!c.dots_nibbles) c.dot_codes = c.method->dot_codes(codes.format);

@@ -22,9 +22,10 @@ struct GemmBlock {
 using ComputeBlock = void (*)(const GemmCall&, const GemmBlock&, const GemmScratch&);
 
 // Large M. Panels of A are packed for each block; or before all blocks, by pack_a, a row
-// panel at a time; or all of K is one block.
+// panel at a time; or all of K is one block. A few rows by packed weights are packed for the same.
 void packed_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
+void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch);
 

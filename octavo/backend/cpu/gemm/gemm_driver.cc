@@ -17,9 +17,10 @@
 namespace octavo::cpu {
 namespace {
 
-ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b) {
+ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b, std::int64_t rows) {
   if (c.small_m) return c.scaled && b.in_columns() ? small_m_columns_block : small_m_block;
   if (c.whole_k) return whole_k_block;
+  if (b.in_panels() && rows <= c.method->multiply_rows) return few_rows_block;
   return c.packs_a ? packed_a_block : packed_block;
 }
 
@@ -37,7 +38,7 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
   const auto scratch_of = [&](int part) {
     return scratch_at(memory + packed_a.bytes + part * per_thread, c);
   };
-  const ComputeBlock compute = choose_block(c, b);
+  const ComputeBlock compute = choose_block(c, b, job.out.rows);
   for (std::int64_t first = 0; first < job.out.rows; first += c.packed_rows) {
     const std::int64_t rows = std::min(c.packed_rows, job.out.rows - first);
     packed_a.first_row = first;

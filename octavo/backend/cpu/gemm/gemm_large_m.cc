@@ -187,6 +187,37 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
   }
 }
 
+// A few rows by packed weights, decoded in registers (GemmMethod::multiply_codes).
+void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch) {
+  const GemmBlocking& c = call.blocking;
+  const Microkernel& tile = c.method->tile;
+  const std::int64_t depth = call.job.a.cols(), padded_cols = round_up(block.cols, tile.cols);
+  for (std::int64_t k = 0; k < depth; k += c.kc) {
+    const KBlock at = k_block(c, depth, k);
+    const PanelOfA a = panel_of_a(call, at, block.row);
+    for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
+      float* const b_scales = scratch.b_scales;
+      if (!c.scaled) pack_scales(call.b, block.col + col, tile.cols, k, at.run, at.runs, b_scales);
+      MicrokernelJob job{.a = a.panel,
+                         .b = scratch.b_packed,
+                         .run = at.run,
+                         .runs = at.runs,
+                         .a_scale = c.scaled ? nullptr : a.scales,
+                         .b_scale = c.scaled ? nullptr : b_scales,
+                         .sums = scratch.sums + col,
+                         .pitch = padded_cols,
+                         .overwrites = k == 0,
+                         .rows = static_cast<int>(block.rows)};
+      if (call.b.multiply(block.col + col, tile.cols, k, at.padded, job)) continue;
+      pack_panel(*c.method, PanelOf::b, call.b, block.col + col, tile.cols, k, at.n, at.padded,
+                 scratch.stage, scratch.b_packed);
+      tile.run(job);
+    }
+  }
+  for (std::int64_t i = 0; i < block.rows; ++i)
+    call.epilogue(block.row + i, block.col, block.cols, scratch.sums + i * padded_cols);
+}
+
 // All of K at once (GemmBlocking::whole_k), in pieces: so much of a panel of A stays in L1 while
 // all panels of B pass. Scales that change along K are applied after each run, others
 // once, after the last piece. Rows that are one panel use B once: it is decoded and
@@ -241,9 +272,11 @@ void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
       for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
         for (std::int64_t k = 0; k < all.padded; k += depth) {
           const std::int64_t n = std::min(depth, all.padded - k);
-          const MicrokernelJob job = job_of(row, col, k, n, scratch.b_packed);
-          if (at_end && call.b.multiply(block.col + col, tile.cols, k, n, job)) continue;
-          pack_columns(col, k, n, scratch.b_packed);
+          const std::byte* const there = call.b.panel_in_place(block.col + col, k, n);
+          const MicrokernelJob job =
+              job_of(row, col, k, n, there != nullptr ? there : scratch.b_packed);
+          if (call.b.multiply(block.col + col, tile.cols, k, n, job)) continue;
+          if (there == nullptr) pack_columns(col, k, n, scratch.b_packed);
           tile.run(job);
         }
     } else {

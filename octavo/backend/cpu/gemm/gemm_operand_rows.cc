@@ -25,6 +25,11 @@ constexpr IntegerTable integer_table() {
   return table;
 }
 
+const IntegerTable& integers(const Format& format) {
+  static constexpr IntegerTable kE2m1 = integer_table<e2m1fn>(), kE2m3 = integer_table<e2m3fn>();
+  return format == e2m1fn ? kE2m1 : kE2m3;
+}
+
 // f32 to bf16 for values that are exact in it.
 void take_upper_halves(const float* values, std::int64_t n, std::uint16_t* out) {
   for (std::int64_t i = 0; i < n; ++i)
@@ -65,18 +70,21 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
       tile_cols_ % 16 == 0 && isa.decode_scaled != nullptr)
     decode_scaled_ = isa.decode_scaled(decoder_);
   const Matrix& elements = operand.elements();
+  in_panels_ = side == PanelOf::b && reads_panels(method, operand);
   in_columns_ =
-      packed_type == PackedType::f32 && !operand.is_quantized() && !elements.packed &&
+      packed_type == PackedType::f32 && !operand.is_quantized() && !elements.panels.exists() &&
       elements.row_pitch == bytes_of(elements) && elements.col_stride != bytes_of(elements) &&
       reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
           0 &&
       elements.col_stride % bytes_of(elements) == 0;
   if (!operand.is_quantized() || method.pack_codes == nullptr) return;
-  const bool bytes = bytes_of(elements) == 1 && is_contiguous(elements);
-  if ((bytes || in_nibbles()) && packs_scales())
-    pack_codes_ = method.pack_codes({elements.format, side, !bytes});
+  const bool bytes =
+      in_panels_ ? !elements.packed : bytes_of(elements) == 1 && is_contiguous(elements);
+  const PackedCodes codes{elements.format, side, !bytes, in_panels_};
+  if ((bytes || in_panels_ || in_nibbles()) && packs_scales())
+    pack_codes_ = method.pack_codes(codes);
   if (pack_codes_ != nullptr && side == PanelOf::b && method.multiply_codes != nullptr)
-    multiply_codes_ = method.multiply_codes({elements.format, side, !bytes});
+    multiply_codes_ = method.multiply_codes(codes);
 }
 
 // Can pack_codes_ apply the scales that are to be applied?
@@ -96,7 +104,18 @@ bool GemmOperandRows::packs_scales() const {
 
 bool GemmOperandRows::in_nibbles() const {
   const Matrix& elements = operand_.elements();
-  return elements.packed && elements.format.bits() == 4;
+  return elements.packed && elements.format.bits() == 4 && !elements.panels.exists();
+}
+
+std::int64_t GemmOperandRows::padded_cols() const {
+  return in_panels_ ? PanelOrder::padded_depth(operand_.cols()) : operand_.cols();
+}
+
+const std::byte* GemmOperandRows::words(std::int64_t first_row, std::int64_t k) const {
+  const Matrix& elements = operand_.elements();
+  const std::int64_t at = elements.panels.index(first_row, k, elements.cols);
+  return static_cast<const std::byte*>(elements.data) +
+         (elements.packed ? at / 2 : at * bytes_of(elements));
 }
 
 const std::byte* GemmOperandRows::nibbles(std::int64_t row, std::int64_t k) const {
@@ -138,12 +157,16 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
   const bool in_runs = method_.packed_type == PackedType::f32;
   const bool of_tiles = applied_scales_ == AppliedScales::tiles;
   const bool scaled = in_runs || of_tiles;
-  if (n % std::max(16, method_.tile.step_of_a()) != 0) return false;
+  const int step = method_.tile.step_of_a();
+  if (n % (in_panels_ ? step : std::max(16, step)) != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
   // Where a piece ends within a tile, its last run is shorter than kernels take it for.
   if (of_tiles && (n % run != 0 || !std::has_single_bit(static_cast<std::uint64_t>(run))))
     return false;
+  // Beyond the edge there is nothing, which any scale leaves so.
+  const std::int64_t tiles = (operand_.cols() + tile_cols_ - 1) / tile_cols_,
+                     there = std::min(runs, tiles - k / tile_cols_);
   const std::uint8_t* codes[kMaxPanelRows];
   alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
@@ -154,17 +177,22 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
       if (of_tiles) std::fill_n(found + r * runs, runs, 0.0F);
       continue;
     }
-    codes[r] =
-        reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
+    if (!in_panels_)
+      codes[r] =
+          reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
     if (in_runs) scales(first_row + r, k, run, runs, found + r, count);
-    if (of_tiles)
-      load_tile_scales((first_row + r) / tile_rows_, k / tile_cols_, runs, found + r * runs);
+    if (!of_tiles) continue;
+    load_tile_scales((first_row + r) / tile_rows_, k / tile_cols_, there, found + r * runs);
+    std::fill_n(found + r * runs + there, runs - there, 0.0F);
   }
+  const std::byte* const in_order = in_panels_ ? words(first_row, k) : nullptr;
   use(PackJob{.rows = codes,
+              .words = reinterpret_cast<const std::uint8_t*>(in_order),
               .count = count,
               .n = n,
               .run = run,
               .scales = scaled ? found : nullptr,
+              .powers = scaled && operand_.quantized.scales.format == e8m0fnu,
               .factor = 1.0F / unit_,
               .panel = panel});
   return true;
@@ -172,7 +200,8 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
 
 bool GemmOperandRows::multiply(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                                const MicrokernelJob& job) const {
-  return multiply_codes_ != nullptr && k + n <= operand_.cols() &&
+  return multiply_codes_ != nullptr && k + n <= padded_cols() &&
+         (job.scales_at_end || job.run % method_.multiply_run == 0) &&
          with_codes(first_row, count, k, n, nullptr,
                     [&](const PackJob& codes) { multiply_codes_(codes, job); });
 }
@@ -194,6 +223,35 @@ bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, st
     if (values != to) std::memcpy(to, values, static_cast<std::size_t>(there) * sizeof(float));
     for (std::int64_t r = there; r < count; ++r) to[r] = 0.0F;
   }
+  return true;
+}
+
+const std::byte* GemmOperandRows::panel_in_place(std::int64_t first_row, std::int64_t k,
+                                                 std::int64_t n) const {
+  const bool as_it_is = !operand_.is_quantized() || operand_.elements().format == mxint8;
+  return in_panels_ && as_it_is && k + n <= padded_cols() ? words(first_row, k) : nullptr;
+}
+
+bool GemmOperandRows::unpack(std::int64_t first_row, int count, std::int64_t k, std::int64_t wanted,
+                             std::byte* panel) const {
+  const Matrix& elements = operand_.elements();
+  const std::int64_t n = std::min(wanted, padded_cols() - k),
+                     bytes = packed_bytes(method_.packed_type);
+  const auto size = static_cast<std::size_t>(n * count * bytes);
+  if (pack_codes_ != nullptr) {
+    const bool done = with_codes(first_row, count, k, n, panel,
+                                 [&](const PackJob& job) { pack_codes_(decoder_.format, job); });
+    if (!done) return false;
+  } else if (const std::byte* there = panel_in_place(first_row, k, n)) {
+    std::memcpy(panel, there, size);
+  } else if (method_.packed_type == PackedType::i8) {
+    method_.look_up(integers(elements.format).data(),
+                    reinterpret_cast<const std::uint8_t*>(words(first_row, k)), n * count,
+                    reinterpret_cast<std::int8_t*>(panel));
+  } else {
+    return false;
+  }
+  std::memset(panel + size, 0, static_cast<std::size_t>((wanted - n) * count * bytes));
   return true;
 }
 
@@ -278,9 +336,6 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
       return stage;
     }
     default: {
-      static constexpr IntegerTable kE2m1 = integer_table<e2m1fn>(),
-                                    kE2m3 = integer_table<e2m3fn>();
-      const IntegerTable& table = elements.format == e2m1fn ? kE2m1 : kE2m3;
       const auto* codes = static_cast<const std::uint8_t*>(gather(elements, row, k, n, gathered));
       if (elements.format == mxint8) {  // an integer as it is
         if (reinterpret_cast<const std::byte*>(codes) != gathered)
@@ -288,7 +343,8 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
         std::memcpy(stage, codes, static_cast<std::size_t>(n));
         return stage;
       }
-      method_.look_up(table.data(), codes, n, reinterpret_cast<std::int8_t*>(stage));
+      method_.look_up(integers(elements.format).data(), codes, n,
+                      reinterpret_cast<std::int8_t*>(stage));
       return stage;
     }
   }

@@ -35,6 +35,16 @@ class GemmOperandRows {
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 
+  // The same from packed weights that have the method's order (in_panels), `wanted` elements from k
+  // on, zeros beyond the edge.
+  [[nodiscard]] bool in_panels() const { return in_panels_; }
+  bool unpack(std::int64_t first_row, int count, std::int64_t k, std::int64_t wanted,
+              std::byte* panel) const;
+
+  // Packed weights that are a panel as they are: values, and integers; else null.
+  [[nodiscard]] const std::byte* panel_in_place(std::int64_t first_row, std::int64_t k,
+                                                std::int64_t n) const;
+
   // Decodes n elements from k on of several rows and multiplies them by the panel of A of `job` in
   // one kernel. Returns false, with nothing done, where there is none.
   bool multiply(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
@@ -61,6 +71,8 @@ class GemmOperandRows {
 
  private:
   [[nodiscard]] bool packs_scales() const;
+  [[nodiscard]] std::int64_t padded_cols() const;  // elements of a row that are in memory
+  [[nodiscard]] const std::byte* words(std::int64_t first_row, std::int64_t k) const;
   template <typename Use>
   bool with_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                   std::byte* panel, const Use& use) const;
@@ -82,7 +94,7 @@ class GemmOperandRows {
   DecodeScaled decode_scaled_ = nullptr;  // where tile scales are applied to bf16 panels
   PackCodes pack_codes_ = nullptr;
   MultiplyCodes multiply_codes_ = nullptr;
-  bool in_columns_ = false;
+  bool in_columns_ = false, in_panels_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;
   float unit_ = 1.0F;  // the value of an element of 1, before scales
 };

@@ -18,6 +18,20 @@ void interleave(const std::byte* const* rows, int count, std::int64_t words, std
 
 }  // namespace
 
+void interleave_words(const std::byte* const* rows, int count, std::int64_t words,
+                      std::int64_t bytes, std::byte* panel) {
+  switch (bytes) {
+    case 1:
+      return interleave<std::uint8_t>(rows, count, words, panel);
+    case 2:
+      return interleave<std::uint16_t>(rows, count, words, panel);
+    case 4:
+      return interleave<std::uint32_t>(rows, count, words, panel);
+    default:
+      return interleave<std::uint64_t>(rows, count, words, panel);
+  }
+}
+
 const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int64_t bytes,
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage) {
@@ -46,6 +60,7 @@ const std::byte* padded_nibbles(const GemmOperandRows& operand, std::int64_t row
 void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& operand,
                 std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                 std::int64_t wanted, std::byte* stage, std::byte* panel) {
+  if (operand.in_panels() && operand.unpack(first_row, count, k, wanted, panel)) return;
   if (wanted == n && operand.pack(first_row, count, k, n, panel)) return;
   const std::byte* rows[kMaxPanelRows];
   const std::int64_t packed_size = packed_bytes(method.packed_type);
@@ -57,14 +72,7 @@ void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& o
   if (side == PanelOf::a && method.interleave_a != nullptr)
     return method.interleave_a(rows, count, words, panel);
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  switch (packed_size * step) {
-    case 2:
-      return interleave<std::uint16_t>(rows, count, words, panel);
-    case 4:
-      return interleave<std::uint32_t>(rows, count, words, panel);
-    default:
-      return interleave<std::uint64_t>(rows, count, words, panel);
-  }
+  interleave_words(rows, count, words, packed_size * step, panel);
 }
 
 void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,

@@ -8,6 +8,10 @@
 
 namespace octavo::cpu {
 
+// Interleaves rows: words of so many bytes, [count][words] to [words][count].
+void interleave_words(const std::byte* const* rows, int count, std::int64_t words,
+                      std::int64_t bytes, std::byte* panel);
+
 // A piece of a row (or its codes), zero-padded to `wanted` elements because kernels read whole K
 // steps.
 const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int64_t bytes,

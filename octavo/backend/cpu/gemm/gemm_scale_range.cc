@@ -20,17 +20,12 @@ Exponents scan_exponents(const Matrix& matrix) {
   constexpr Word kMask = 0xFF;
   Word least = kMask, most = 0;
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    const std::byte* at = element(matrix, row, 0);
-    Word words[kPiece];
+    alignas(64) Word words[kPiece];
     for (std::int64_t col = 0; col < matrix.cols; col += kPiece) {
       const std::int64_t n = std::min(kPiece, matrix.cols - col);
-      const std::byte* from = at + col * matrix.col_stride;
-      if (matrix.col_stride == sizeof(Word)) {
-        std::memcpy(words, from, static_cast<std::size_t>(n) * sizeof(Word));
-      } else {
-        for (std::int64_t i = 0; i < n; ++i)
-          std::memcpy(words + i, from + i * matrix.col_stride, sizeof(Word));
-      }
+      auto* const stage = reinterpret_cast<std::byte*>(words);
+      const void* from = gather(matrix, row, col, n, stage);
+      if (from != stage) std::memcpy(words, from, static_cast<std::size_t>(n) * sizeof(Word));
       for (std::int64_t i = 0; i < n; ++i) {
         const auto field = static_cast<Word>(words[i] >> kMantissa & kMask);
         const bool is_zero = static_cast<Word>(words[i] << 1) == 0;

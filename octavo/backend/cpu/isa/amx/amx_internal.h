@@ -9,7 +9,8 @@ namespace octavo::cpu {
 // Codes of a format to panels of bf16 for tiles; null where there is none.
 PackCodes amx_pack_codes(const PackedCodes& codes);
 
-// A panel of rows by codes that are used once.
+// A panel of rows by codes that are used once, in runs of a multiple of so many.
+inline constexpr std::int64_t kAmxMultiplyRun = 128;
 MultiplyCodes amx_multiply_codes(const PackedCodes& codes);
 
 // GEMV of a bf16 row by codes of a format, a byte each or two in a byte; null where there is none.

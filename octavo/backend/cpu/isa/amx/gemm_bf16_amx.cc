@@ -55,6 +55,13 @@ void dot(const DotJob& job) {
   with_rows(job.rows, [&]<int kDotted>() { dot_rows<kDotted>(job); });
 }
 
+PanelOrder bf16_panels(const Matrix& elements) {
+  if (elements.dtype == DType::bf16) return {.cols = kSide, .step = Bf16Tiles::kWord};
+  const bool nibbles = elements.packed && elements.format.bits() == 4;
+  if (amx_pack_codes({elements.format, PanelOf::b, nibbles, true}) == nullptr) return {};
+  return {.cols = kSide, .step = nibbles ? 8 : 4};
+}
+
 const GemmMethod kBf16{.name = "bf16 AMX",
                        .packed_type = PackedType::bf16,
                        .wide = &kAvx512F32,
@@ -69,7 +76,10 @@ const GemmMethod kBf16{.name = "bf16 AMX",
                        .enter = enter_tiles,
                        .leave = leave_tiles,
                        .pack_codes = amx_pack_codes,
+                       .panels = bf16_panels,
                        .multiply_codes = amx_multiply_codes,
+                       .multiply_rows = kSide,
+                       .multiply_run = kAmxMultiplyRun,
                        .dot_codes = amx_dot_codes,
                        .dot_scale_rows = true,
                        .dot_nibbles = amx_dot_nibbles};

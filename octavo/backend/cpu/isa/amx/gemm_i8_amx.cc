@@ -37,14 +37,18 @@ const GemmMethod kI8{.name = "int8 AMX",
                      .interleave_a = interleave_lines,
                      .enter = enter_tiles,
                      .leave = leave_tiles,
+                     .panels = [](const Matrix& elements) -> PanelOrder {
+                       if (elements.packed) return {};
+                       return {.cols = kSide, .step = I8Tiles::kWord};
+                     },
                      .look_up = look_up};
 
 }  // namespace
 
 const GemmMethod* amx_i8_method(const GemmJob& job) {
-  const bool fits = is_integer_job(job) && job.out.rows > kDotRows && !scales_change(job.a) &&
-                    !scales_change(job.b) && job.a.cols() < kMaxDepth;
-  return fits ? &kI8 : nullptr;
+  const bool fits = is_integer_job(job) && !scales_change(job.a) && !scales_change(job.b) &&
+                    job.a.cols() < kMaxDepth;
+  return fits && (job.out.rows > kDotRows || reads_panels(kI8, job.b)) ? &kI8 : nullptr;
 }
 
 }  // namespace octavo::cpu

@@ -11,13 +11,13 @@
 namespace octavo::cpu {
 namespace {
 
-template <typename Columns, bool kScaled>
+template <typename Columns, bool kScaled, CodesIn kIn>
 void pack_b(const PackJob& job) {
   const FpEnvGuard guard;
   const Columns columns;
   for (int half = 0; half < kPanelCols; half += kPanelHalf) {
     ScaleColumns scales(job);
-    pack_columns<kScaled>(job, half, 0, job.n, columns, scales, job.panel);
+    pack_columns<kScaled, kIn>(job, half, 0, job.n, columns, scales, job.panel);
   }
 }
 
@@ -76,42 +76,42 @@ void pack_a_nibbles(const PackJob& job) {
       });
 }
 
-template <const Format& kFormat>
-PackCodes bytes_of(PanelOf side) {
-  return side == PanelOf::a
-             ? [](const Format&, const PackJob& job) {
-                 return job.scales != nullptr ? pack_a<kFormat, true>(job)
-                                              : pack_a<kFormat, false>(job);
-               }
-             : [](const Format&, const PackJob& job) {
-                 return job.scales != nullptr ? pack_b<ByteColumns<kFormat>, true>(job)
-                                              : pack_b<ByteColumns<kFormat>, false>(job);
-               };
+template <typename Columns, CodesIn kIn>
+void pack_b_codes(const Format&, const PackJob& job) {
+  return job.scales != nullptr ? pack_b<Columns, true, kIn>(job) : pack_b<Columns, false, kIn>(job);
+}
+template <typename Columns>
+PackCodes columns_of(bool in_panels) {
+  return in_panels ? pack_b_codes<Columns, CodesIn::panels> : pack_b_codes<Columns, CodesIn::rows>;
 }
 
 template <const Format& kFormat>
-PackCodes nibbles_of(PanelOf side) {
-  return side == PanelOf::a
-             ? [](const Format&, const PackJob& job) {
-                 return job.scales != nullptr ? pack_a_nibbles<kFormat, true>(job)
-                                              : pack_a_nibbles<kFormat, false>(job);
-               }
-             : [](const Format&, const PackJob& job) {
-                 return job.scales != nullptr ? pack_b<NibbleColumns<kFormat>, true>(job)
-                                              : pack_b<NibbleColumns<kFormat>, false>(job);
-               };
+PackCodes bytes_of(const PackedCodes& codes) {
+  if (codes.side == PanelOf::b) return columns_of<ByteColumns<kFormat>>(codes.in_panels);
+  return [](const Format&, const PackJob& job) {
+    return job.scales != nullptr ? pack_a<kFormat, true>(job) : pack_a<kFormat, false>(job);
+  };
+}
+
+template <const Format& kFormat>
+PackCodes nibbles_of(const PackedCodes& codes) {
+  if (codes.side == PanelOf::b) return columns_of<NibbleColumns<kFormat>>(codes.in_panels);
+  return [](const Format&, const PackJob& job) {
+    return job.scales != nullptr ? pack_a_nibbles<kFormat, true>(job)
+                                 : pack_a_nibbles<kFormat, false>(job);
+  };
 }
 
 }  // namespace
 
 PackCodes amx_pack_codes(const PackedCodes& codes) {
-  const auto [format, side, nibbles] = codes;
-  if (nibbles) return format == e2m1fn ? nibbles_of<e2m1fn>(side) : nullptr;
-  if (format == e4m3fn) return bytes_of<e4m3fn>(side);
-  if (format == e5m2) return bytes_of<e5m2>(side);
-  if (format == e2m1fn) return bytes_of<e2m1fn>(side);
-  if (format == e2m3fn) return bytes_of<e2m3fn>(side);
-  if (format == e3m2fn) return bytes_of<e3m2fn>(side);
+  const Format& format = codes.format;
+  if (codes.nibbles) return format == e2m1fn ? nibbles_of<e2m1fn>(codes) : nullptr;
+  if (format == e4m3fn) return bytes_of<e4m3fn>(codes);
+  if (format == e5m2) return bytes_of<e5m2>(codes);
+  if (format == e2m1fn) return bytes_of<e2m1fn>(codes);
+  if (format == e2m3fn) return bytes_of<e2m3fn>(codes);
+  if (format == e3m2fn) return bytes_of<e3m2fn>(codes);
   return nullptr;
 }
 

@@ -6,8 +6,8 @@
 // Panels of B are [k / 2][32 columns][2]: codes of sixteen rows are transposed as words of four
 // bytes before they are decoded, half or a quarter of what transposing bf16 would move. Of 1024
 // codes of eight bits 64 shuffles transpose and 80 decode, on the one port that shuffles: 0.14
-// cycles a code; of four bits 64 and 128 for 2048 codes: 0.09. Scales take six operations for 32
-// elements on two ports.
+// cycles a code; of four bits 64 and 128 for 2048 codes: 0.09. Packed weights need no transposing.
+// Scales take six operations for 32 elements on two ports, powers of two two.
 #pragma once
 
 #include <immintrin.h>
@@ -35,6 +35,13 @@ constexpr int kPanelCols = 32, kPanelHalf = 16;
   return _mm512_ternarylogic_epi32(low, high, upper, 0xF8);  // low | (high & upper)
 }
 
+// The same for powers of two, as what is added to exponents: half of the operations. Zeros stay
+// zeros; there is neither Inf nor NaN.
+[[gnu::always_inline]] inline __m512i times_power(__m512i pairs, __m512i power) {
+  const __mmask32 numbers = _mm512_test_epi16_mask(pairs, _mm512_set1_epi16(0x7FFF));
+  return _mm512_mask_add_epi16(pairs, numbers, pairs, power);
+}
+
 // Scales of sixteen rows for sixteen runs: [run][row].
 class alignas(64) ScaleColumns {
  public:
@@ -53,6 +60,24 @@ class alignas(64) ScaleColumns {
     transpose(r);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) _mm512_store_si512(at_[i], r[i]);
+    if (!job_.powers) return;
+    // The exponent twice in each word, where bf16 has it. Zero is beyond the edge.
+    const __m512i bias = _mm512_set1_epi32(127), nan = _mm512_set1_epi32(0xFF);
+    __mmask16 any_nan = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const __m512i field = _mm512_srli_epi32(r[i], 23);
+      any_nan = static_cast<__mmask16>(any_nan | _mm512_cmpeq_epi32_mask(field, nan));
+      const __m512i power = _mm512_slli_epi32(_mm512_sub_epi32(field, bias), 7);
+      _mm512_store_si512(powers_[i],
+                         _mm512_mask_blend_epi16(0xAAAAAAAA, power, _mm512_slli_epi32(power, 16)));
+    }
+    all_powers_ = any_nan == 0;
+  }
+  // Are those that are loaded powers of two, without NaN?
+  [[nodiscard]] [[gnu::always_inline]] bool all_powers() const { return all_powers_; }
+  [[gnu::always_inline]] __m512i power(std::int64_t k) const {
+    return _mm512_load_si512(powers_[k >> shift_ & 15]);
   }
   [[gnu::always_inline]] __m512 operator()(std::int64_t k) const {
     return _mm512_load_ps(at_[k >> shift_ & 15]);
@@ -60,14 +85,38 @@ class alignas(64) ScaleColumns {
 
  private:
   float at_[16][16];
+  std::int32_t powers_[16][16];
+  bool all_powers_ = false;
   const PackJob& job_;
   int shift_;
 };
 
-// Sixteen rows of up to 64 bytes, as sixteen vectors of four bytes of each row.
-[[gnu::always_inline]] inline void load_words(const std::uint8_t* const* rows, std::int64_t byte,
+// Where codes are: in rows, or in packed weights.
+enum class CodesIn { rows, panels };
+
+// Up to 64 bytes of sixteen rows, as sixteen vectors of four bytes of each row. Packed weights are
+// in that order.
+template <CodesIn kIn>
+[[gnu::always_inline]] inline void load_words(const PackJob& job, int half, std::int64_t byte,
                                               std::int64_t words, __m512i (&r)[16]) {
+  if constexpr (kIn == CodesIn::panels) {
+    const std::uint8_t* from = job.words + byte * kPanelCols + half * 4;
+    if (words >= 16) {
+      constexpr std::int64_t kPanelAhead = 4096;
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        r[i] = _mm512_loadu_si512(from + i * kPanelCols * 4);
+        _mm_prefetch(from + i * kPanelCols * 4 + kPanelAhead, _MM_HINT_T0);
+      }
+      return;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      r[i] = i < words ? _mm512_loadu_si512(from + i * kPanelCols * 4) : _mm512_setzero_si512();
+    return;
+  }
   constexpr std::int64_t kAhead = 512;
+  const std::uint8_t* const* rows = job.rows + half;
   const __mmask16 there = words >= 16 ? 0xFFFF : static_cast<__mmask16>((1U << words) - 1);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) {
@@ -106,6 +155,19 @@ struct ByteColumns {
   [[gnu::always_inline]] void operator()(__m512i word, __m512i (&pairs)[2]) const {
     planes.in_lanes(_mm512_shuffle_epi8(word, apart), pairs);
   }
+  // Is an Inf or NaN among the codes?
+  [[gnu::always_inline]] static bool any_special(const __m512i (&words)[16], std::int64_t count) {
+    constexpr std::uint32_t kSpecial = kFormat.max_field() + 1;
+    if constexpr (kSpecial > kFormat.magnitude_mask()) return false;
+    const __m512i mask = _mm512_set1_epi8(static_cast<char>(kFormat.magnitude_mask()));
+    __m512i most = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      if (i >= count) break;
+      most = _mm512_max_epu8(most, _mm512_and_si512(words[i], mask));
+    }
+    return _mm512_cmpge_epu8_mask(most, _mm512_set1_epi8(static_cast<char>(kSpecial))) != 0;
+  }
 };
 
 template <const Format& kFormat>
@@ -121,6 +183,10 @@ struct NibbleColumns {
       shifts[j] = _mm512_set1_epi64(pair | (pair + 0x20202020LL) << 32);
     }
   }
+  static bool any_special(const __m512i (&)[16], std::int64_t) {
+    static_assert(kFormat.max_field() == kFormat.magnitude_mask());
+    return false;
+  }
   [[gnu::always_inline]] void operator()(__m512i word, __m512i (&pairs)[4]) const {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j)
@@ -130,7 +196,7 @@ struct NibbleColumns {
 
 // Elements from `first` to `last` of sixteen columns, to the start of the panel. `first` begins
 // sixteen words, and sixteen runs where it is not in those that `scales` has.
-template <bool kScaled, typename Columns>
+template <bool kScaled, CodesIn kIn, typename Columns>
 [[gnu::always_inline]] inline void pack_columns(const PackJob& job, int half, std::int64_t first,
                                                 std::int64_t last, const Columns& columns,
                                                 ScaleColumns& scales, std::byte* panel) {
@@ -139,19 +205,30 @@ template <bool kScaled, typename Columns>
     if constexpr (kScaled) scales.load(half, k);
     const std::int64_t left = (last - k) / kCodes;
     __m512i r[16];
-    load_words(job.rows + half, k * 4 / kCodes, left, r);
+    load_words<kIn>(job, half, k * 4 / kCodes, left, r);
     std::byte* to = panel + ((k - first) / 2 * kPanelCols + half) * 4;
+    // scale(pairs, k): of one word.
+    const auto decode = [&](const auto& scale) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-      if (i >= left) break;
-      __m512i pairs[kCodes / 2];
-      columns(r[i], pairs);
+      for (int i = 0; i < 16; ++i) {
+        if (i >= left) break;
+        __m512i pairs[kCodes / 2];
+        columns(r[i], pairs);
 #pragma GCC unroll 4
-      for (int j = 0; j < kCodes / 2; ++j) {
-        if constexpr (kScaled) pairs[j] = times(pairs[j], scales(k + i * kCodes));
-        _mm512_storeu_si512(to, pairs[j]);
-        to += kPanelCols * 4;
+        for (int j = 0; j < kCodes / 2; ++j) {
+          _mm512_storeu_si512(to, scale(pairs[j], k + i * kCodes));
+          to += kPanelCols * 4;
+        }
       }
+    };
+    if constexpr (!kScaled) {
+      decode([](__m512i pairs, std::int64_t) __attribute__((always_inline)) { return pairs; });
+    } else if (scales.all_powers() && !Columns::any_special(r, left)) {
+      decode([&](__m512i pairs, std::int64_t at)
+                 __attribute__((always_inline)) { return times_power(pairs, scales.power(at)); });
+    } else {
+      decode([&](__m512i pairs, std::int64_t at)
+                 __attribute__((always_inline)) { return times(pairs, scales(at)); });
     }
   }
 }

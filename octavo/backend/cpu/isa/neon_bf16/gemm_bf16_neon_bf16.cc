@@ -111,6 +111,14 @@ void dot(const DotJob& job) {
 // Panels of 8 and 12 rows of bf16 of this depth are five sixths of an L1 of 64 KiB.
 constexpr std::int64_t kBf16Kc = 1344;
 
+PanelOrder panels(const Matrix& elements) {
+  const bool nibbles = elements.packed && elements.format.bits() == 4;
+  if (elements.dtype != DType::bf16 &&
+      neon_bf16_unpack_codes({elements.format, PanelOf::b, nibbles, true}) == nullptr)
+    return {};
+  return {.cols = kPairCols, .step = kBf16Step};
+}
+
 constexpr GemmMethod kBf16{
     .name = "bf16 BFMMLA",
     .packed_type = PackedType::bf16,
@@ -119,6 +127,10 @@ constexpr GemmMethod kBf16{
     .dot = dot,
     .interleave = interleave,
     .kc = kBf16Kc,
+    .pack_codes = neon_bf16_unpack_codes,
+    .panels = panels,
+    .multiply_codes = neon_bf16_multiply_codes,
+    .multiply_rows = 1,
     .dot_codes = neon_bf16_dot_codes};
 
 }  // namespace
@@ -128,9 +140,9 @@ const GemmMethod* neon_bf16_method(const GemmJob& job) {
 }
 
 const GemmMethod* neon_bf16_gemm(const GemmJob& job) {
-  if (is_integer_job(job)) return neon_dot_gemm(job);
   const GemmMethod* method = neon_bf16_method(job);
-  return method != nullptr ? method : neon_dot_gemm(job);
+  const bool integers = is_integer_job(job) && !reads_panels(kBf16, job.b);
+  return method != nullptr && !integers ? method : neon_dot_gemm(job);
 }
 
 const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm, neon_bf16_attention>(

@@ -9,6 +9,9 @@ namespace octavo::cpu {
 // Null where an operand is not exact in bf16.
 const GemmMethod* neon_bf16_method(const GemmJob& job);
 DotKernel neon_bf16_dot_codes(const Format& format);
+// Of packed weights only; the second by one row of A.
+PackCodes neon_bf16_unpack_codes(const PackedCodes& codes);
+MultiplyCodes neon_bf16_multiply_codes(const PackedCodes& codes);
 // Its microkernel, in assembly, and the same as a compiler makes it of C++: the same bits.
 void neon_bf16_tile(const MicrokernelJob& job);
 void neon_bf16_tile_compiled(const MicrokernelJob& job);

@@ -27,6 +27,10 @@ constexpr GemmMethod kI8{
     .wide = &kNeonF32,
     .tile = {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = tile},
     .dot = neon_dot_i8,
+    .panels = [](const Matrix& elements) -> PanelOrder {
+      if (elements.packed) return {};
+      return {.cols = kPairCols, .step = kI8Step};
+    },
     .look_up = neon_dot_look_up};
 
 // Scales along K cost SMMLA a conversion and a multiplication of every sum for each block of them.
@@ -38,8 +42,9 @@ bool takes_integers(const GemmJob& job) {
 }
 
 const GemmMethod* i8mm_gemm(const GemmJob& job) {
-  if (takes_integers(job)) return &kI8;
   const GemmMethod* method = neon_bf16_method(job);
+  if (method != nullptr && reads_panels(*method, job.b)) return method;
+  if (takes_integers(job)) return &kI8;
   return method != nullptr ? method : neon_dot_gemm(job);
 }
 
