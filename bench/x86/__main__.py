@@ -57,6 +57,9 @@ def print_row(row: dict) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path, help="also write the results there")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the groups that are in --json, time the others"
+    )
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--seconds", type=float, default=1200.0, help="for all of it, about")
     parser.add_argument(
@@ -84,12 +87,16 @@ def main() -> int:
         "quick": args.quick,
         "runs": {},
     }
+    before = json.loads(args.json.read_text())["runs"] if args.resume else {}
     print(f"{args.cpu}, backend {results['machine']['backend']}")
     for cores in runs:
         print(f"-- {len(cores)} core{'s' if len(cores) > 1 else ''}")
+        kept = [row for row in before.get(str(len(cores)), []) if "group" in row]
+        known = sorted({row["group"] for row in kept})
         more = ("--seconds", str(args.seconds / len(runs)), "--only", args.only)
+        more += ("--known", json.dumps(known))
         rows = run_worker("x86", cores, print_row, args.quick, more)
-        results["runs"][str(len(cores))] = rows
+        results["runs"][str(len(cores))] = kept + rows
         if args.json:  # after each: what follows may run out of time
             args.json.parent.mkdir(parents=True, exist_ok=True)
             args.json.write_text(json.dumps(results, indent=1, default=str) + "\n")

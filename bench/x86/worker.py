@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--only", default="", help="names of groups begin with one of these")
+    parser.add_argument("--known", type=json.loads, default=[], help="groups that are not timed")
     args = parser.parse_args()
     threads, quick = args.threads, args.quick
     torch.set_num_threads(threads)
@@ -167,6 +168,7 @@ def main() -> None:
         groups.append((f"decode, one query, {keys} keys", decode_rows, (keys,)))
     chosen = tuple(part for part in args.only.split(",") if part)
     groups = [group for group in groups if not chosen or group[0].startswith(chosen)]
+    groups = [group for group in groups if group[0] not in args.known]
     sides_of = {"casts": 36, "quantizers": 4, "products": 22, "attention,": 6, "decode,": 3}
     sides_in_all = max(1, sum(sides_of[group[0].split()[0]] for group in groups))
     each = args.seconds / sides_in_all

@@ -30,12 +30,10 @@ constexpr std::int64_t kPackedABytes = 64 << 20, kLeastPackedRows = 2048;
 GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   GemmBlocking c;
   c.method = &method;
-  // Matrix instructions pay from a few rows on, with packed weights from one. So do panels of codes
-  // with their scales in f32, whose dot products would be scaled run by run.
-  const bool panels_pay =
-      method.tile.a_step != 0 ||
-      (method.kc != 0 && (method.packed_type == PackedType::bf16 || job.b.is_quantized()));
-  const std::int64_t few = panels_pay ? kDotRows : kSmallM;
+  // Matrix instructions pay from a few rows on, with packed weights from one.
+  const bool has_matrices =
+      method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
+  const std::int64_t few = has_matrices ? kDotRows : kSmallM;
   c.small_m = job.out.rows <= few && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
@@ -65,7 +63,10 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   GemmScaleRange range(job, std::max(1, exec.threads));
   switch (c.method->packed_type) {
     case PackedType::f32:
-      c.scaled = !any || !c.small_m || c.run < 2 * kDotStep;
+      // Dot products that are scaled run by run end in a sum of lanes for each, and of long vectors
+      // (x86) that costs: where several rows share a decoded element, it is scaled instead.
+      c.scaled = !any || !c.small_m ||
+                 c.run < (job.out.rows > kDotRows && c.method->kc != 0 ? 4 : 2) * kDotStep;
       if (c.scaled) c.applied_scales = AppliedScales::all;
       break;
     case PackedType::bf16:
