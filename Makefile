@@ -45,7 +45,8 @@ package: bootstrap-build
 	CXX="$${CXX:-c++}" \
 	$(PYTHON) -m pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps \
 	  --config-settings=build-dir=build/python \
-	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
+	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) \
+	  --config-settings=cmake.define.OCTAVO_USE_CCACHE=ON .
 
 wheel: bootstrap-wheel  ## build the wheels that users install, into dist/
 	$(PYTHON) tools/wheel

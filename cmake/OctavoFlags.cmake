@@ -68,7 +68,8 @@ target_link_libraries(octavo_flags INTERFACE Threads::Threads)
 
 # ccache when it is there and works: with a home it cannot write to it fails, and must not take the
 # build with it. Tried once by compiling something.
-if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+option(OCTAVO_USE_CCACHE "Compile with ccache where it is installed" ON)
+if(PROJECT_IS_TOP_LEVEL AND OCTAVO_USE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(OCTAVO_CCACHE ccache)
   mark_as_advanced(OCTAVO_CCACHE)
   if(OCTAVO_CCACHE AND NOT DEFINED OCTAVO_CCACHE_WORKS)
