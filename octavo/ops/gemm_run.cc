@@ -202,7 +202,7 @@ void GemmRun::check_packed(const GemmJob& job) const {
         "accumulator ",
         name_of(job.accumulator), fix);
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
-  check(packed->backend == kernels.name, ErrorCode::invalid_argument, op_, "B is packed for ",
+  check(packed->backend == kernels.name, ErrorCode::unsupported, op_, "B is packed for ",
         packed->backend, ", and this product runs on ", kernels.name,
         "; pack the weights for that backend");
 }

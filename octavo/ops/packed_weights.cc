@@ -55,7 +55,7 @@ std::int64_t PackedWeights::nbytes() const {
 
 PackedWeights pack(const Operand& weights, const PackOptions& options) {
   const FpEnvGuard guard;
-  const OperandStack stack(weights, kOp, "the weights");
+  const OperandStack stack(weights, kOp, "the matrix");
   const View& from = stack.elements();
   if (from.shape.rank() != 2)
     fail(ErrorCode::invalid_argument, kOp, "got weights of shape ", to_string(from.shape),

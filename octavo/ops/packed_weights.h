@@ -1,10 +1,12 @@
 // Weights packed once for a CPU's matrix instructions, and multiplied by any number of rows:
 //   const PackedWeights w = pack(quantize(weights, preset("mxfp8")));
 //   Tensor y = gemm(x, w);
-// Codes stay codes and take as much memory as before, in the order in which a microkernel reads its
-// right operand (packed panels): a GEMM then decodes them without transposing. That pays most for
-// up to 32 rows. Results are within the bounds of docs/numerics/gemm.md; above 32 rows they have
-// the bits of the same product without packing.
+// Codes stay codes, a byte each or two of four bits in one, in the order in which a microkernel
+// reads its right operand (packed panels): a GEMM then decodes them without transposing. That pays
+// from a few to 32 rows of A; one row is about as fast either way. It is for an A that the matrix
+// instructions multiply, of bf16 or codes: any other is multiplied as with unpacked weights, which
+// are put together again for it, slower. Results are within the bounds of docs/numerics/gemm.md;
+// above 32 rows they have the bits of the same product without packing.
 #pragma once
 
 #include <cstdint>

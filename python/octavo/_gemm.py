@@ -287,9 +287,11 @@ def pack(weights: Any, *, threads: int = 0) -> PackedWeights:
         >>> w = octavo.pack(octavo.quantize(weights, "mxfp8"))
         >>> octavo.gemm(x, w)  # with any number of rows
 
-    Codes stay codes, as large as before, in the order in which the CPU multiplies them. That pays
-    most where x has up to 32 rows. Results are within gemm's bounds, and above 32 rows have the
-    bits of the same product without packing.
+    Codes stay codes, a byte each or two of four bits in one, in the order in which the CPU
+    multiplies them. That pays where x has a few to 32 rows; one row is about as fast either way.
+    It is for x that those instructions multiply: bfloat16, or quantized. With float32 and float16
+    it is slower than without packing. Results are within gemm's bounds, and above 32 rows have
+    the bits of the same product without packing.
 
     weights: [N, K], a QuantizedTensor or an array, in memory of the CPU. It is copied.
     threads: as gemm has it.

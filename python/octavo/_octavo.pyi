@@ -464,12 +464,16 @@ class PackedWeights:
     @property
     def in_panels(self) -> bool:
         """
-        Are they in the order of packed panels? False on CPUs without matrix instructions.
+        Are they in the order of packed panels? Else they are rows: on CPUs without matrix instructions, and of types that those do not multiply.
         """
 
     @property
     def nbytes(self) -> int:
         """Of memory, scales included."""
+
+    def __reduce__(self) -> object: ...
+
+    def __array__(self, *args, **kwargs) -> object: ...
 
     def __repr__(self) -> str: ...
 

@@ -12,6 +12,7 @@
 
 #include "bind.h"
 #include "gemm_operand.h"
+#include "octavo/base/error.h"
 
 namespace octavo::python {
 namespace {
@@ -45,8 +46,23 @@ void bind_gemm(nb::module_& module) {
       .def_ro("backend", &PackedWeights::backend, "Whose microkernels read them.")
       .def_prop_ro(
           "in_panels", [](const PackedWeights& one) { return one.panels.exists(); },
-          "Are they in the order of packed panels? False on CPUs without matrix instructions.")
+          "Are they in the order of packed panels? Else they are rows: on CPUs without matrix "
+          "instructions, and of types that those do not multiply.")
       .def_prop_ro("nbytes", &PackedWeights::nbytes, "Of memory, scales included.")
+      .def("__reduce__",
+           [](const PackedWeights& one) -> nb::object {
+             throw nb::type_error(text("[pack] PackedWeights are for ", one.backend,
+                                       " of this machine; pickle or copy the weights, and pack "
+                                       "them again")
+                                      .c_str());
+           })
+      .def(
+          "__array__",
+          [](const PackedWeights&, const nb::args&, const nb::kwargs&) -> nb::object {
+            throw nb::type_error(
+                "[pack] PackedWeights have no values in rows; keep the weights, or dequantize them "
+                "before pack");
+          })
       .def("__repr__", [](const PackedWeights& one) {
         return "octavo.PackedWeights(" + to_string(one.shape) + ", " +
                (one.scaling ? describe(*one.scaling) : std::string("values")) + ", for " +

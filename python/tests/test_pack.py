@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -77,6 +80,14 @@ def test_refusals() -> None:
         ov.pack(ov.encode(x, "e4m3fn"))
     with pytest.raises(TypeError, match="threads"):
         ov.pack(x, threads="2")
+    with pytest.raises(TypeError, match="pack them again"):
+        copy.deepcopy(packed)
+    with pytest.raises(TypeError, match="pack them again"):
+        pickle.dumps(packed)
+    with pytest.raises(TypeError, match="no values in rows"):
+        np.asarray(packed)
+    with pytest.raises(ValueError, match=r"the matrix has shape \[96\]"):
+        ov.pack(x[0])
     if packed.in_panels:
         with pytest.raises(RuntimeError, match="sum in float32"):
             ov.gemm(x, packed, accumulator="float64")

@@ -1,5 +1,6 @@
 #include "octavo/backend/cpu/matrix_io.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "octavo/backend/cpu/bit_packing.h"
@@ -28,17 +29,47 @@ void copy_elements(const std::byte* from, std::int64_t from_stride, std::byte* t
   }
 }
 
+// A word of packed weights: of four or eight bytes in memory, or codes of four bits.
+void copy_word(bool packed, const std::byte* word, int step, std::int64_t bytes, std::byte* to) {
+  if (packed) {
+    for (int j = 0; j < step / 2; ++j) {
+      to[2 * j] = word[j] & std::byte{15};
+      to[2 * j + 1] = word[j] >> 4;
+    }
+  } else if (step * bytes == 4) {
+    std::memcpy(to, word, 4);
+  } else {
+    std::memcpy(to, word, static_cast<std::size_t>(step * bytes));
+  }
+}
+
+// Words of `step` elements of a row, one from each row of words. Codes of four bits become a byte
+// each.
 void gather_from_panels(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
                         std::byte* stage) {
+  const PanelOrder& order = matrix.panels;
+  const auto bytes = static_cast<std::int64_t>(bytes_of(matrix));
+  const auto bytes_at = [&](std::int64_t index) {
+    return matrix.packed ? index / 2 : index * bytes;
+  };
   const auto* from = static_cast<const std::byte*>(matrix.data);
-  const auto bytes = static_cast<std::size_t>(bytes_of(matrix));
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t at = matrix.panels.index(row, col + i, matrix.cols);
-    if (matrix.packed)  // two codes in a byte
-      stage[i] = from[at / 2] >> (at % 2 * 4) & std::byte{15};
-    else
-      std::memcpy(stage + static_cast<std::size_t>(i) * bytes,
-                  from + static_cast<std::size_t>(at) * bytes, bytes);
+  const std::int64_t apart = bytes_at(std::int64_t{order.cols} * order.step);
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t within = (col + i) % order.step, some = std::min(order.step - within, n - i);
+    const std::byte* word = from + bytes_at(order.index(row, col + i - within, matrix.cols));
+    if (within == 0 && some == order.step) {  // whole words, without searching for each
+      const std::int64_t words = (n - i) / order.step;
+      for (std::int64_t w = 0; w < words; ++w, word += apart, i += order.step)
+        copy_word(matrix.packed, word, order.step, bytes, stage + i * bytes);
+      continue;
+    }
+    for (std::int64_t j = 0; j < some; ++j, ++i) {
+      const std::int64_t at = within + j;
+      if (matrix.packed)
+        stage[i] = word[at / 2] >> (at % 2 * 4) & std::byte{15};
+      else
+        std::memcpy(stage + i * bytes, word + at * bytes, static_cast<std::size_t>(bytes));
+    }
   }
 }
 
