@@ -50,7 +50,7 @@ void bind_gemm(nb::module_& module) {
           "instructions, and of types that those do not multiply.")
       .def_prop_ro("nbytes", &PackedWeights::nbytes, "Of memory, scales included.")
       .def("__reduce__",
-           [](const PackedWeights& one) -> nb::object {
+           [](const PackedWeights& one) -> nb::tuple {
              throw nb::type_error(text("[pack] PackedWeights are for ", one.backend,
                                        " of this machine; pickle or copy the weights, and pack "
                                        "them again")
