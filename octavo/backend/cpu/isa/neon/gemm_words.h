@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace octavo::cpu {
 namespace {
@@ -14,12 +15,14 @@ void interleave_words(const std::byte* const* rows, int count, std::int64_t word
                       std::byte* panel) {
   auto* to = reinterpret_cast<std::uint32_t*>(panel);
   for (int r = 0; r < count; r += 4) {
-    const std::uint32_t* from[4];
-    for (int i = 0; i < 4; ++i) from[i] = reinterpret_cast<const std::uint32_t*>(rows[r + i]);
+    // Bytes: rows of integers begin anywhere.
+    const auto four = [&](int row, std::int64_t w) {
+      return vreinterpretq_u32_u8(
+          vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[r + row]) + 4 * w));
+    };
     std::int64_t w = 0;
     for (; w + 4 <= words; w += 4) {
-      const uint32x4_t x0 = vld1q_u32(from[0] + w), x1 = vld1q_u32(from[1] + w),
-                       x2 = vld1q_u32(from[2] + w), x3 = vld1q_u32(from[3] + w);
+      const uint32x4_t x0 = four(0, w), x1 = four(1, w), x2 = four(2, w), x3 = four(3, w);
       const uint64x2_t low01 = vreinterpretq_u64_u32(vzip1q_u32(x0, x1)),
                        high01 = vreinterpretq_u64_u32(vzip2q_u32(x0, x1)),
                        low23 = vreinterpretq_u64_u32(vzip1q_u32(x2, x3)),
@@ -31,7 +34,7 @@ void interleave_words(const std::byte* const* rows, int count, std::int64_t word
       vst1q_u32(at + 3 * count, vreinterpretq_u32_u64(vzip2q_u64(high01, high23)));
     }
     for (; w < words; ++w)
-      for (int i = 0; i < 4; ++i) to[w * count + r + i] = from[i][w];
+      for (int i = 0; i < 4; ++i) std::memcpy(to + w * count + r + i, rows[r + i] + 4 * w, 4);
   }
 }
 
