@@ -25,7 +25,7 @@ double peak_tdpbssd(int iterations);
 // pick a shared function that this CPU cannot run.
 namespace {
 
-// The best of so many iterations of a function that takes a millisecond or more.
+// The best rate among `iterations` calls of a function that takes a millisecond or more.
 template <typename Function>
 double best_rate(int iterations, double operations, const Function& function) {
   double best = 0.0;

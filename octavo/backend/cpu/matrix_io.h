@@ -21,7 +21,7 @@ int bytes_of(const Matrix& matrix);
 bool is_contiguous(const Matrix& matrix);
 
 // Contiguous elements of a row; `stage` is used only where the matrix is not contiguous. `col` of a
-// packed row is a multiple of 8. Of packed weights, too, element by element.
+// packed row is a multiple of 8. Packed weights are put together word by word.
 const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
                    std::byte* stage);
 void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,

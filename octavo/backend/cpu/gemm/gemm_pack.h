@@ -8,7 +8,7 @@
 
 namespace octavo::cpu {
 
-// Interleaves rows: words of so many bytes, [count][words] to [words][count].
+// Interleaves rows into a panel: words of `bytes` bytes, [count][words] to [words][count].
 void interleave_words(const std::byte* const* rows, int count, std::int64_t words,
                       std::int64_t bytes, std::byte* panel);
 

@@ -9,7 +9,7 @@ namespace octavo::cpu {
 // Codes of a format to panels of bf16 for tiles; null where there is none.
 PackCodes amx_pack_codes(const PackedCodes& codes);
 
-// A panel of rows by codes that are used once, in runs of a multiple of so many.
+// A panel of A by codes of B that are decoded once; runs are multiples of kAmxMultiplyRun.
 inline constexpr std::int64_t kAmxMultiplyRun = 128;
 MultiplyCodes amx_multiply_codes(const PackedCodes& codes);
 
