@@ -35,7 +35,7 @@ constexpr int kPanelCols = 32, kPanelHalf = 16;
   return _mm512_ternarylogic_epi32(low, high, upper, 0xF8);  // low | (high & upper)
 }
 
-// The same for powers of two, as what is added to exponents: half of the operations. Zeros stay
+// The same for powers of two, as what is added to exponents: a third of the operations. Zeros stay
 // zeros; there is neither Inf nor NaN.
 [[gnu::always_inline]] inline __m512i times_power(__m512i pairs, __m512i power) {
   const __mmask32 numbers = _mm512_test_epi16_mask(pairs, _mm512_set1_epi16(0x7FFF));
