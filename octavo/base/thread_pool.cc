@@ -1,9 +1,9 @@
 // A pool of detached workers that share a list of jobs.
 //
 // A caller puts its job (on its own stack) on the list, works on it like any worker, takes it off
-// the list, and waits until the last helper has released it. Threads take parts one at a time from
-// an atomic counter (dynamic scheduling), so uneven parts balance themselves. Several callers are
-// several jobs.
+// the list, and waits until the last helper has released it. Threads take parts one at a time
+// (shared_ranges.h): the caller and each worker begin with the same share in every job of as many
+// threads and parts, and help others afterwards. Several callers are several jobs.
 //
 // Lifetime. The pool is never destroyed: static destructors may still convert arrays, and exit()
 // must not wait for a worker. After fork the child has the memory but not the threads, and a mutex
@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
@@ -30,6 +31,7 @@
 
 #include "octavo/base/env.h"
 #include "octavo/base/fp_env.h"
+#include "octavo/base/shared_ranges.h"
 
 namespace octavo {
 namespace {
@@ -62,24 +64,41 @@ thread_local bool inside_part = false;
 struct Job {
   void (*body)(void* context, int part);
   void* context;
-  int parts;
-  int places;                         // helpers that may still join; under the pool's mutex
-  int caller_core = -1;               // where the caller was
-  std::atomic<std::int64_t> next{0};  // 64 bits: every thread counts one past the end
-  std::atomic<int> helpers{0};        // at work on it now; changed under the pool's mutex
+  SharedRanges parts;
+  int places = 0;                  // helpers that may still join; under the pool's mutex
+  std::uint64_t numbers = 0;       // bits: which of the first 64 numbers are left for them
+  int caller_core = -1;            // where the caller was
+  std::atomic<bool> taken{false};  // are all parts?
+  std::atomic<int> helpers{0};     // at work on it now; changed under the pool's mutex
   std::condition_variable all_left{};
   Job* older = nullptr;
 
   [[nodiscard]] bool wants_help() const {
-    return places > 0 && next.load(std::memory_order_relaxed) < parts;
+    return places > 0 && !taken.load(std::memory_order_relaxed);
+  }
+
+  // For this many helpers; 0 is the caller's number.
+  void offer_places(int helpers_wanted) {
+    places = helpers_wanted;
+    numbers = (~std::uint64_t{0} >> (63 - std::min(places, 63))) & ~std::uint64_t{1};
+  }
+  // The number of a helper that joins: that of the worker, or another while there are any, so that
+  // two threads do not begin with the same parts.
+  int take_place(int worker) {
+    --places;
+    const bool own = worker < 64 && (numbers >> worker & 1) != 0;
+    const int number = own || numbers == 0 ? worker : std::countr_zero(numbers);
+    if (number < 64) numbers &= ~(std::uint64_t{1} << number);
+    return number;
   }
 
   // noexcept: a part that throws would unwind a frame that helpers still use; better to end here.
-  void work() noexcept {
+  void work(int thread) noexcept {
     inside_part = true;
-    for (std::int64_t part = next++; part < parts; part = next++)
+    for (std::int64_t part = parts.take(thread); part >= 0; part = parts.take(thread))
       body(context, static_cast<int>(part));
     inside_part = false;
+    taken.store(true, std::memory_order_relaxed);
   }
 };
 
@@ -99,14 +118,14 @@ class Pool {
       follow_affinity();
       while (static_cast<int>(workers_.size()) < helpers && start_worker()) {
       }
-      job.places = std::min(helpers, static_cast<int>(workers_.size()));
+      job.offer_places(std::min(helpers, static_cast<int>(workers_.size())));
       job.caller_core = sched_getcpu();
       job.older = jobs_;
       jobs_ = &job;
       news_.fetch_add(1, std::memory_order_relaxed);
       for (int i = 0; i < std::min(job.places, sleepers_); ++i) work_.notify_one();
     }
-    job.work();
+    job.work(0);
     {
       std::unique_lock lock(mutex_, std::defer_lock);
       lock_soon(lock);
@@ -135,6 +154,7 @@ class Pool {
 
   [[noreturn]] void serve() {
     std::unique_lock lock(mutex_);
+    const int worker = ++serving_;  // from 1 on
     while (true) {
       Job* job = jobs_;
       while (job != nullptr && !job->wants_help()) job = job->older;
@@ -142,12 +162,12 @@ class Pool {
         wait_for_news(lock);
         continue;
       }
-      --job->places;
+      const int thread = job->take_place(worker);
       job->helpers.fetch_add(1, std::memory_order_relaxed);
       const cpu_set_t cores = cores_;
       lock.unlock();
       leave_core(job->caller_core, cores);
-      job->work();
+      job->work(thread);
       lock_soon(lock);
       if (job->helpers.fetch_sub(1, std::memory_order_relaxed) == 1) job->all_left.notify_one();
     }
@@ -206,6 +226,7 @@ class Pool {
   std::condition_variable work_;
   std::atomic<std::uint32_t> news_{0};  // counts jobs; changed under mutex_, spun on without it
   int sleepers_ = 0;
+  int serving_ = 0;
   Job* jobs_ = nullptr;
   std::vector<pthread_t> workers_;
   cpu_set_t cores_{};
@@ -249,7 +270,7 @@ void parallel_for(int parts, int threads, void (*body)(void* context, int part),
   if (parts > 1 && threads != 1 && !inside_part) {
     const int wanted = std::min({threads > 0 ? threads : available_threads(), parts, kMaxThreads});
     if (wanted > 1) {
-      Job job{.body = body, .context = context, .parts = parts, .places = 0};
+      Job job{.body = body, .context = context, .parts{parts, wanted}};
       pool().run(job, wanted - 1);
       return;
     }

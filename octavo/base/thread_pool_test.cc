@@ -88,6 +88,21 @@ TEST(ThreadPool, KeepsToTheNumberOfThreadsAskedFor) {
   }
 }
 
+// A thread that does the same work again finds what belongs to it in its caches.
+TEST(ThreadPool, ACallerBeginsWithTheSameParts) {
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int call = 0; call < 20; ++call) {
+    Meeting meeting(2);
+    std::array<std::thread::id, 8> by{};
+    parallel_for(8, 2, [&](int part) {
+      EXPECT_TRUE((part != 0 && part != 4) || meeting.attend());
+      by[static_cast<std::size_t>(part)] = std::this_thread::get_id();
+    });
+    EXPECT_EQ(by[0], caller);
+    EXPECT_NE(by[4], caller);
+  }
+}
+
 // One part that takes as long as all the others together holds up one thread only.
 TEST(ThreadPool, HandsOutPartsAsThreadsComeFree) {
   constexpr int kParts = 50;

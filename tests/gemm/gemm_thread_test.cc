@@ -33,8 +33,10 @@ TEST(GemmThreads, SameBits) {
       {valued_as(DType::bf16), quantized_as("fp8-channel")},
       {quantized_as("fp8"), quantized_as("fp8"), Accumulator::f16},
   };
-  // Enough products that every backend uses all the threads it is given, and ends that fit nothing.
-  for (const Sizes& sizes : {Sizes{1, 4099, 2101}, Sizes{9, 1031, 1033}, Sizes{133, 259, 301}}) {
+  // Enough products that every backend uses all the threads it is given, and ends that fit nothing;
+  // with many rows and few columns, threads take several blocks of the same columns.
+  for (const Sizes& sizes :
+       {Sizes{1, 4099, 2101}, Sizes{9, 1031, 1033}, Sizes{133, 259, 301}, Sizes{1061, 37, 97}}) {
     const std::vector<float> a_values = usual_values(sizes.m, sizes.k, 1),
                              b_values = usual_values(sizes.n, sizes.k, 2);
     for (const Case& c : cases) {
@@ -49,7 +51,7 @@ TEST(GemmThreads, SameBits) {
         const GemmJob like{.accumulator = c.accumulator};
         if (kernels.gemm_offered != nullptr && !kernels.gemm_offered(like)) continue;
         std::vector<Tensor> results;
-        for (const int threads : {1, 2, 3})
+        for (const int threads : {1, 2, 3, 16})
           results.push_back(
               gemm(a.operand(), b.operand(),
                    {.accumulator = c.accumulator, .threads = threads, .backend = &kernels}));

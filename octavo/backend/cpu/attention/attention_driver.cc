@@ -134,7 +134,23 @@ class Driver {
     return std::clamp<std::int64_t>(all / (2 * threads), 1, kQueryBlocks) * width;
   }
 
-  [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
+  static constexpr int kPartsOfThread = 4;
+  [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * kPartsOfThread : 1; }
+
+  // The number of blocks where all of them take as long, else 0.
+  [[nodiscard]] std::int64_t equal_blocks(std::int64_t kv_heads) const {
+    if (job_.ranges != nullptr || job_.left >= 0 || job_.right >= 0 || job_.key_lengths != nullptr)
+      return 0;
+    return kv_heads * (job_.heads / job_.kv_heads) * blocks(job_.queries, block_rows_);
+  }
+  // Which part takes a block. Of equal blocks a thread gets those of the same heads, whose packed
+  // tiles its caches have. With a causal mask later ones take longer: neighbours go to different
+  // threads.
+  [[nodiscard]] std::int64_t part_of(std::int64_t unit, std::int64_t units) const {
+    const std::int64_t parts = this->parts(), place = unit % parts;
+    if (units != 0 || parts == 1) return units != 0 ? unit * parts / units : 0;
+    return place % threads_ * kPartsOfThread + place / threads_;
+  }
 
   // The keys that any of those rows sees, from the first to one past the last.
   [[nodiscard]] AttentionJob::Keys seen_by_uncertain(std::int64_t kv,
@@ -188,19 +204,18 @@ class Driver {
     const bool checks = which == RowsOfPass::all && is_checked(method_),
                keeps_unit = most_precise(method_).weigh_type != PackedType::f32;
     const AttentionEpilogue epilogue(isa_, job_, method_.weight_factor);
-    const int parts = this->parts();
-    parallel_for(parts, threads_, [&](int part) {
+    const std::int64_t units = which == RowsOfPass::all ? equal_blocks(last - first) : 0;
+    parallel_for(parts(), threads_, [&](int part) {
       const FpEnvGuard guard;
       const Entered entered(method_);
       const AttentionScratch scratch = attention_scratch(
           method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
-      // Blocks go to threads round-robin: with a causal mask later ones take longer. Consecutive
-      // ranges of a head share blocks, so that single rows do not waste a query block.
+      // Consecutive ranges of a head share blocks, so that single rows do not waste a query block.
       std::int64_t unit = 0;
       const Ranges ranges{job_};
       BlockRows rows;
       const auto flush = [&] {
-        if (rows.count > 0 && unit++ % parts == part) {
+        if (rows.count > 0 && part_of(unit++, units) == part) {
           const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
           // Values in the larger unit are too large for sums in f32.
           const float value_unit = shared.value_unit(kv);
@@ -220,8 +235,14 @@ class Driver {
         rows.batch = range.batch;
         rows.head = range.head;
         const std::uint8_t* const uncertain = shared.uncertain(range.batch, range.head);
-        for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+        const std::int64_t end = range.first + range.count;
+        for (std::int64_t row = range.first; row < end; ++row) {
           if (which == RowsOfPass::uncertain && uncertain[row] == 0) continue;
+          if (which == RowsOfPass::all && rows.count == 0) {  // whole blocks of other parts
+            for (; row + block_rows_ <= end && part_of(unit, units) != part; row += block_rows_)
+              ++unit;
+            if (row == end) break;
+          }
           rows.row[rows.count++] = row;
           if (rows.count == block_rows_) flush();
         }

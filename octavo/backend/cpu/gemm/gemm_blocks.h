@@ -18,6 +18,7 @@ struct GemmCall {
 };
 struct GemmBlock {
   std::int64_t row, col, rows, cols;
+  bool b_is_packed = false;  // in the scratch memory, by the block before, where one pass packs it
 };
 using ComputeBlock = void (*)(const GemmCall&, const GemmBlock&, const GemmScratch&);
 

@@ -13,6 +13,7 @@
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 #include "octavo/backend/cpu/gemm/gemm_blocks.h"
 #include "octavo/backend/cpu/work_split.h"
+#include "octavo/base/shared_ranges.h"
 
 namespace octavo::cpu {
 namespace {
@@ -45,20 +46,29 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
     const GemmCall call{c, job, a, b, epilogue, packed_a};
     const std::int64_t panels = c.packs_a ? blocks(rows, c.method->tile.rows) : 0;
     const std::int64_t row_blocks = blocks(rows, c.mc), units = row_blocks * c.col_blocks;
-    std::atomic<std::int64_t> next_panel = 0, packed = 0, next = 0;
+    SharedRanges some_panels(panels, c.threads), some_units(units, c.threads);
+    std::atomic<std::int64_t> packed = 0;
     parallel_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
       const GemmScratch scratch = scratch_of(part);
-      for (std::int64_t panel = next_panel++; panel < panels; panel = next_panel++) {
+      for (std::int64_t panel = some_panels.take(part); panel >= 0;
+           panel = some_panels.take(part)) {
         pack_a(call, panel, scratch);
         packed.fetch_add(1, std::memory_order_release);
       }
       // Those that others have begun.
       while (packed.load(std::memory_order_acquire) < panels) std::this_thread::yield();
-      for (std::int64_t unit = next++; unit < units; unit = next++) {
+      // Blocks of the same columns follow each other, and B stays packed between them.
+      std::int64_t packed_col = -1;
+      for (std::int64_t unit = some_units.take(part); unit >= 0; unit = some_units.take(part)) {
         const std::int64_t row = unit % row_blocks * c.mc, col = unit / row_blocks * c.nc;
         compute(call,
-                {first + row, col, std::min(c.mc, rows - row), std::min(c.nc, job.out.cols - col)},
+                {.row = first + row,
+                 .col = col,
+                 .rows = std::min(c.mc, rows - row),
+                 .cols = std::min(c.nc, job.out.cols - col),
+                 .b_is_packed = col == packed_col},
                 scratch);
+        packed_col = col;
       }
     });
   }
