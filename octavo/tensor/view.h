@@ -122,6 +122,9 @@ requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> ||
 inline constexpr std::int64_t kPanelDepth = 64;
 struct PanelOrder {
   int cols = 0, step = 0;  // 0: rows, one after another
+  // Of two codes in a byte, one is of the first half of a word's codes, the other of the second
+  // half: kernels take them apart without interleaving.
+  bool halves = false;
 
   [[nodiscard]] constexpr bool exists() const { return cols != 0; }
   [[nodiscard]] static constexpr std::int64_t padded_depth(std::int64_t depth) {

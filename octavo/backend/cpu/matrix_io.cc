@@ -29,13 +29,19 @@ void copy_elements(const std::byte* from, std::int64_t from_stride, std::byte* t
   }
 }
 
+// A code of four bits of a word of packed weights.
+std::byte code_of_word(const std::byte* word, const PanelOrder& order, std::int64_t at) {
+  const int half = order.step / 2;
+  const bool upper = order.halves ? at >= half : at % 2 != 0;
+  return word[order.halves ? at % half : at / 2] >> (upper ? 4 : 0) & std::byte{15};
+}
+
 // A word of packed weights: of four or eight bytes in memory, or codes of four bits.
-void copy_word(bool packed, const std::byte* word, int step, std::int64_t bytes, std::byte* to) {
+void copy_word(bool packed, const std::byte* word, const PanelOrder& order, std::int64_t bytes,
+               std::byte* to) {
+  const int step = order.step;
   if (packed) {
-    for (int j = 0; j < step / 2; ++j) {
-      to[2 * j] = word[j] & std::byte{15};
-      to[2 * j + 1] = word[j] >> 4;
-    }
+    for (int j = 0; j < step; ++j) to[j] = code_of_word(word, order, j);
   } else if (step * bytes == 4) {
     std::memcpy(to, word, 4);
   } else {
@@ -60,13 +66,13 @@ void gather_from_panels(const Matrix& matrix, std::int64_t row, std::int64_t col
     if (within == 0 && some == order.step) {  // whole words, without searching for each
       const std::int64_t words = (n - i) / order.step;
       for (std::int64_t w = 0; w < words; ++w, word += apart, i += order.step)
-        copy_word(matrix.packed, word, order.step, bytes, stage + i * bytes);
+        copy_word(matrix.packed, word, order, bytes, stage + i * bytes);
       continue;
     }
     for (std::int64_t j = 0; j < some; ++j, ++i) {
       const std::int64_t at = within + j;
       if (matrix.packed)
-        stage[i] = word[at / 2] >> (at % 2 * 4) & std::byte{15};
+        stage[i] = code_of_word(word, order, at);
       else
         std::memcpy(stage + i * bytes, word + at * bytes, static_cast<std::size_t>(bytes));
     }

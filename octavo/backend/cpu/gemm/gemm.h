@@ -103,9 +103,15 @@ struct PackJob {
   // f32 panels: [runs][count]; runs are multiples of 16 except the last. bf16 panels:
   // [count][runs], runs being powers of two; null where none are applied.
   const float* scales;
-  bool powers;   // those are powers of two, or NaN (e8m0)
+  // Instead of those, where the method takes them (scale_codes): the codes of each row, of
+  // scales_there runs, and zeros beyond.
+  const std::uint8_t* const* scale_codes;
+  std::int64_t scales_there;
+  bool powers;   // scales are powers of two, or NaN (e8m0); codes of others are e4m3
   float factor;  // f16 panels: multiplies all elements, a power of two
   std::byte* panel;
+
+  [[nodiscard]] bool is_scaled() const { return scales != nullptr || scale_codes != nullptr; }
 };
 using PackCodes = void (*)(const Format&, const PackJob&);
 // Decodes codes of B and multiplies them by a panel of A in one kernel. The job has no B.
@@ -149,6 +155,8 @@ struct GemmMethod {
   // Decode and pack in one kernel; null, or returning null, where there is none. f32 panels with
   // scales applied, f16 panels without, bf16 panels with those of tiles or without.
   PackCodes (*pack_codes)(const PackedCodes&) = nullptr;
+  // Those of B decode scales of tiles themselves (PackJob::scale_codes).
+  bool scale_codes = false;
   // The order of packed weights that this method's panels are made from, for elements of this
   // type and format; null, or returning none, where rows are as good. Panels of bf16 values and of
   // integers have the order of packed weights; others are made by pack_codes.

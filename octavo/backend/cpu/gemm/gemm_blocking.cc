@@ -48,8 +48,9 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
     c.kc = std::min(kGemvKc, round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc));
   c.run = common_run(job);
   if (c.packs_a && !c.whole_k) {
-    const bool changes = scales_change(job.a) || scales_change(job.b);
-    c.kc = equal_kc(method.kc, job.a.cols(), changes ? c.run : kDotStep);
+    const bool changes = scales_change(job.a) || scales_change(job.b),
+               in_registers = reads_panels(method, job.b) && job.out.rows <= method.multiply_rows;
+    c.kc = equal_kc(in_registers ? kMaxKc : method.kc, job.a.cols(), changes ? c.run : kDotStep);
     if (!changes) c.run = c.kc;
     c.one_k_block = job.a.cols() <= c.kc;
   }
@@ -134,7 +135,9 @@ void divide_blocks(GemmBlocking& c, std::int64_t threads, std::int64_t rows, std
     const std::int64_t high = round_up(blocks(rows, parts), tile.rows),
                        wide = round_up(blocks(cols, blocks(units, parts)), tile.cols);
     const std::int64_t passes = blocks(wide, fits);
-    const std::int64_t cost = high * wide + costs.stream * high * passes + costs.decode * wide;
+    // Two blocks of a thread have the same columns, decoded once.
+    const std::int64_t decode = units > threads && parts % 2 == 0 ? costs.decode / 2 : costs.decode;
+    const std::int64_t cost = high * wide + costs.stream * high * passes + decode * wide;
     if (least != 0 && cost >= least) continue;
     least = cost;
     c.mc = high;
@@ -228,7 +231,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const Microkernel& tile = c.method->tile;
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
-  const std::int64_t sum_rows = c.whole_k || c.one_k_block ? tile.rows : c.mc;
+  const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.few_rows()) ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);
   take(scratch.b_packed, b_rows * c.kc, packed_size);

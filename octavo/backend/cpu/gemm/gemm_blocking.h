@@ -44,6 +44,9 @@ struct GemmBlocking {
   std::int64_t mc = 0, nc = 0;  // M and N blocking: a block of the result
   std::int64_t row_blocks = 0, col_blocks = 0;
   int threads = 1;
+
+  // With packs_a: so few rows that a packed panel of B need not stay in L2.
+  [[nodiscard]] bool few_rows() const { return !whole_k && mc <= 4 * method->tile.rows; }
 };
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
 

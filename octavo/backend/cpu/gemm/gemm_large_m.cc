@@ -109,6 +109,37 @@ void pack_all_scales(const GemmOperandRows& rows, std::int64_t first, int count,
                 to + r * count);
 }
 
+// Of few rows, panels of B are of little use: each is multiplied while L1 has it, or where packed
+// weights are.
+void few_panels(const GemmCall& call, const GemmBlock& block, const KBlock& at,
+                const GemmScratch& scratch, bool overwrites) {
+  const GemmBlocking& c = call.blocking;
+  const Microkernel& tile = c.method->tile;
+  const std::int64_t padded_cols = round_up(block.cols, tile.cols);
+  float* const b_scales = scratch.b_scales;
+  for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
+    const std::byte* b = call.b.panel_in_place(block.col + col, at.k, at.padded);
+    if (b == nullptr) {
+      pack_panel(*c.method, PanelOf::b, call.b, block.col + col, tile.cols, at.k, at.n, at.padded,
+                 scratch.stage, scratch.b_packed);
+      b = scratch.b_packed;
+    }
+    if (!c.scaled) pack_scales(call.b, block.col + col, tile.cols, at.k, at.run, at.runs, b_scales);
+    for (std::int64_t row = 0; row < block.rows; row += tile.rows) {
+      const PanelOfA a = panel_of_a(call, at, block.row + row);
+      tile.run({.a = a.panel,
+                .b = b,
+                .run = at.run,
+                .runs = at.runs,
+                .a_scale = c.scaled ? nullptr : a.scales,
+                .b_scale = c.scaled ? nullptr : b_scales,
+                .sums = scratch.sums + row * padded_cols + col,
+                .pitch = padded_cols,
+                .overwrites = overwrites});
+    }
+  }
+}
+
 }  // namespace
 
 void packed_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch) {
@@ -164,11 +195,19 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
   const int tile_rows = c.method->tile.rows;
   const std::int64_t depth = call.job.a.cols(),
                      padded_cols = round_up(block.cols, c.method->tile.cols);
-  const bool in_place =
-      c.method->sums_in_place && call.epilogue.is_plain_f32() && padded_cols == block.cols;
+  const bool few = c.few_rows(), in_place = !few && c.method->sums_in_place &&
+                                            call.epilogue.is_plain_f32() &&
+                                            padded_cols == block.cols;
   for (std::int64_t k = 0; k < depth; k += c.kc) {
     const KBlock at = k_block(c, depth, k);
-    pack_b(call, block, at, scratch);
+    if (few) {
+      few_panels(call, block, at, scratch, k == 0);
+      if (k + c.kc < depth) continue;
+      for (std::int64_t i = 0; i < block.rows; ++i)
+        call.epilogue(block.row + i, block.col, block.cols, scratch.sums + i * padded_cols);
+      continue;
+    }
+    if (!c.one_k_block || !block.b_is_packed) pack_b(call, block, at, scratch);
     const bool last = k + c.kc >= depth;
     for (std::int64_t row = 0; row < block.rows; row += tile_rows) {
       const PanelOfA a = panel_of_a(call, at, block.row + row);
@@ -209,8 +248,12 @@ void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScra
                          .overwrites = k == 0,
                          .rows = static_cast<int>(block.rows)};
       if (call.b.multiply(block.col + col, tile.cols, k, at.padded, job)) continue;
-      pack_panel(*c.method, PanelOf::b, call.b, block.col + col, tile.cols, k, at.n, at.padded,
-                 scratch.stage, scratch.b_packed);
+      if (const std::byte* there = call.b.panel_in_place(block.col + col, k, at.padded)) {
+        job.b = there;
+      } else {
+        pack_panel(*c.method, PanelOf::b, call.b, block.col + col, tile.cols, k, at.n, at.padded,
+                   scratch.stage, scratch.b_packed);
+      }
       tile.run(job);
     }
   }
@@ -229,7 +272,8 @@ void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
   const std::int64_t bytes = packed_bytes(method.packed_type);
   const std::int64_t padded_cols = round_up(block.cols, tile.cols);
   const KBlock all = whole_k(call);
-  const bool at_end = all.runs == 1, once = block.rows <= tile.rows;
+  // Of all blocks alike, so that B is packed by the first of those of the same columns.
+  const bool at_end = all.runs == 1, once = c.mc <= tile.rows;
   // A panel of A of 16 KiB: with twice of that, L1 is short for B. But every piece costs loading
   // and storing sums, which a short K is better without, and runs the scaling of their last one,
   // which nothing hides.
@@ -238,7 +282,7 @@ void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
   const auto pack_columns = [&](std::int64_t col, std::int64_t k, std::int64_t n, std::byte* to) {
     pack_depth(call, PanelOf::b, block.col + col, k, n, scratch, to);
   };
-  for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
+  for (std::int64_t col = 0; col < (block.b_is_packed ? 0 : padded_cols); col += tile.cols) {
     if (!once) pack_columns(col, 0, all.padded, scratch.b_packed + col * all.padded * bytes);
     if (!c.scaled)
       pack_all_scales(call.b, block.col + col, tile.cols, all, scratch.b_scales + col * all.runs);

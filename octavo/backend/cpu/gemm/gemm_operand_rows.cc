@@ -83,6 +83,11 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
   const PackedCodes codes{elements.format, side, !bytes, in_panels_};
   if ((bytes || in_panels_ || in_nibbles()) && packs_scales())
     pack_codes_ = method.pack_codes(codes);
+  if (side == PanelOf::b && method.scale_codes && applied_scales_ == AppliedScales::tiles) {
+    const Matrix& scales = operand.quantized.scales;
+    scale_codes_ = scales.dtype == DType::code && is_contiguous(scales) &&
+                   (scales.format == e8m0fnu || scales.format == e4m3fn);
+  }
   if (pack_codes_ != nullptr && side == PanelOf::b && method.multiply_codes != nullptr)
     multiply_codes_ = method.multiply_codes(codes);
 }
@@ -157,8 +162,8 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
   const bool in_runs = method_.packed_type == PackedType::f32;
   const bool of_tiles = applied_scales_ == AppliedScales::tiles;
   const bool scaled = in_runs || of_tiles;
-  const int step = method_.tile.step_of_a();
-  if (n % (in_panels_ ? step : std::max(16, step)) != 0) return false;
+  const int word = in_panels_ ? operand_.elements().panels.step : 16;
+  if (n % std::max(word, method_.tile.step_of_a()) != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
   // Where a piece ends within a tile, its last run is shorter than kernels take it for.
@@ -167,14 +172,14 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
   // Beyond the edge there is nothing, which any scale leaves so.
   const std::int64_t tiles = (operand_.cols() + tile_cols_ - 1) / tile_cols_,
                      there = std::min(runs, tiles - k / tile_cols_);
-  const std::uint8_t* codes[kMaxPanelRows];
+  const std::uint8_t *codes[kMaxPanelRows], *scale_codes[kMaxPanelRows];
   alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
     if (first_row + r >= rows()) {  // beyond the edge: code 0 of these formats is zero
       static constexpr std::uint8_t kZeros[kMaxKc] = {};
-      codes[r] = kZeros;
+      codes[r] = scale_codes[r] = kZeros;
       for (std::int64_t i = 0; in_runs && i < runs; ++i) found[i * count + r] = 0.0F;
-      if (of_tiles) std::fill_n(found + r * runs, runs, 0.0F);
+      if (of_tiles && !scale_codes_) std::fill_n(found + r * runs, runs, 0.0F);
       continue;
     }
     if (!in_panels_)
@@ -182,6 +187,12 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
           reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
     if (in_runs) scales(first_row + r, k, run, runs, found + r, count);
     if (!of_tiles) continue;
+    if (scale_codes_) {
+      const std::byte* const at =
+          element(operand_.quantized.scales, (first_row + r) / tile_rows_, k / tile_cols_);
+      scale_codes[r] = reinterpret_cast<const std::uint8_t*>(at);
+      continue;
+    }
     load_tile_scales((first_row + r) / tile_rows_, k / tile_cols_, there, found + r * runs);
     std::fill_n(found + r * runs + there, runs - there, 0.0F);
   }
@@ -191,7 +202,9 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
               .count = count,
               .n = n,
               .run = run,
-              .scales = scaled ? found : nullptr,
+              .scales = scaled && !scale_codes_ ? found : nullptr,
+              .scale_codes = scale_codes_ ? scale_codes : nullptr,
+              .scales_there = there,
               .powers = scaled && operand_.quantized.scales.format == e8m0fnu,
               .factor = 1.0F / unit_,
               .panel = panel});
@@ -230,6 +243,13 @@ const std::byte* GemmOperandRows::panel_in_place(std::int64_t first_row, std::in
                                                  std::int64_t n) const {
   const bool as_it_is = !operand_.is_quantized() || operand_.elements().format == mxint8;
   return in_panels_ && as_it_is && k + n <= padded_cols() ? words(first_row, k) : nullptr;
+}
+
+void GemmOperandRows::prefetch(std::int64_t first_row, std::int64_t k) const {
+  constexpr std::int64_t kBytes = 2048, kLine = 64;
+  if (!in_panels_) return;
+  const std::byte* const from = words(first_row, k);
+  for (std::int64_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(from + at);
 }
 
 bool GemmOperandRows::unpack(std::int64_t first_row, int count, std::int64_t k, std::int64_t wanted,
@@ -364,6 +384,13 @@ void GemmOperandRows::scales(std::int64_t row, std::int64_t k, std::int64_t run,
   const float outer = unit_ * level();
   if (applied_scales_ == AppliedScales::tiles) {
     for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = outer;
+    return;
+  }
+  const Matrix& stored = operand_.quantized.scales;
+  if (tile_cols_ >= operand_.cols() && stored.dtype == DType::f32) {  // one for all of the row
+    float scale;
+    std::memcpy(&scale, element(stored, row / tile_rows_, 0), sizeof(scale));
+    for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = scale * outer;
     return;
   }
   alignas(64) float found[kMaxKc];

@@ -58,6 +58,9 @@ class GemmOperandRows {
   // If so: element k of n rows, at most kMaxKc.
   const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
 
+  // The beginning of a panel of packed weights, which is read soon.
+  void prefetch(std::int64_t first_row, std::int64_t k) const;
+
   // The undecoded codes, a byte for each.
   const std::byte* codes(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
@@ -95,6 +98,7 @@ class GemmOperandRows {
   PackCodes pack_codes_ = nullptr;
   MultiplyCodes multiply_codes_ = nullptr;
   bool in_columns_ = false, in_panels_ = false;
+  bool scale_codes_ = false;  // kernels decode the scales of tiles (GemmMethod::scale_codes)
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;
   float unit_ = 1.0F;  // the value of an element of 1, before scales
 };

@@ -31,6 +31,22 @@ void copy_row(const Matrix& from, const Matrix& to, std::int64_t row, std::int64
   if (there != stage) std::memcpy(stage, there, bytes_for(to, n));
 }
 
+// Four codes of four bits, a byte each.
+std::uint32_t apart(std::uint32_t four) {
+  four = (four | four << 8) & 0x00FF00FF;
+  return (four | four << 4) & 0x0F0F0F0F;
+}
+
+// Words of eight codes in order to words of halves (PanelOrder).
+void to_halves(std::byte* words, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, words += 4) {
+    std::uint32_t word;
+    std::memcpy(&word, words, sizeof(word));
+    word = apart(word & 0xFFFF) | apart(word >> 16) << 4;
+    std::memcpy(words, &word, sizeof(word));
+  }
+}
+
 }  // namespace
 
 PanelOrder gemm_panels(ChooseGemm choose, const GemmOperand& b) {
@@ -61,6 +77,7 @@ void pack_panels(const Exec& exec, const Matrix& rows, const Matrix& to) {
           static_cast<std::byte*>(to.data) + bytes_for(to, order.index(first, k, rows.cols));
       interleave_words(staged, order.cols, wanted / order.step,
                        static_cast<std::int64_t>(bytes_for(to, order.step)), at);
+      if (order.halves) to_halves(at, order.cols * wanted / order.step);
     }
   };
   parallel_units((rows.rows + order.cols - 1) / order.cols, exec.threads, pack_one);

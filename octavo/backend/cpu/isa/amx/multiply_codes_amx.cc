@@ -13,13 +13,13 @@ namespace {
 // kScaled: the scales of tiles are multiplied into elements. kInRuns: others are applied to the
 // sums of each run.
 template <typename Columns, CodesIn kIn, bool kScaled, bool kInRuns, bool kUpperOnly>
-void multiply(const PackJob& codes, const MicrokernelJob& job) {
+void multiply(const Columns& given, const PackJob& codes, const MicrokernelJob& job) {
   constexpr std::int64_t kChunk = 16 * Columns::kCodes;  // elements of K that are decoded at a time
   constexpr std::int64_t kSteps = kChunk / Bf16Tiles::kStep, kStepBytes = 2 * kTileBytes;
   static_assert(kAmxMultiplyRun % kChunk == 0);
   const FpEnvGuard guard;
-  const Columns columns;
-  ScaleColumns scales[2] = {ScaleColumns(codes), ScaleColumns(codes)};
+  const Columns columns = given;  // in registers: what is stored may not be it
+  ScaleColumns scales[2] = {{codes, Columns::kLift}, {codes, Columns::kLift}};
   alignas(64) std::byte panels[2][kSteps * kStepBytes];
   kInRuns || job.overwrites ? zero_tiles<kUpperOnly>()
                             : load_tiles<kUpperOnly>(job.sums, job.pitch * 4);
@@ -57,37 +57,45 @@ void multiply(const PackJob& codes, const MicrokernelJob& job) {
 }
 
 template <typename Columns, CodesIn kIn, bool kUpperOnly>
-void multiply_rows(const PackJob& codes, const MicrokernelJob& job) {
-  if (codes.scales != nullptr) return multiply<Columns, kIn, true, false, kUpperOnly>(codes, job);
-  return job.scales_at_end ? multiply<Columns, kIn, false, false, kUpperOnly>(codes, job)
-                           : multiply<Columns, kIn, false, true, kUpperOnly>(codes, job);
+void multiply_rows(const Columns& columns, const PackJob& codes, const MicrokernelJob& job) {
+  if (codes.is_scaled())
+    return multiply<Columns, kIn, true, false, kUpperOnly>(columns, codes, job);
+  return job.scales_at_end ? multiply<Columns, kIn, false, false, kUpperOnly>(columns, codes, job)
+                           : multiply<Columns, kIn, false, true, kUpperOnly>(columns, codes, job);
 }
 
 template <typename Columns, CodesIn kIn>
-void multiply_codes(const PackJob& codes, const MicrokernelJob& job) {
+[[gnu::noinline]] void multiply_codes(const Columns& columns, const PackJob& codes,
+                                      const MicrokernelJob& job) {
   if constexpr (kIn == CodesIn::panels) {
-    if (job.rows != 0 && job.rows <= kDotRows) return multiply_few<Columns>(codes, job);
+    if (job.rows != 0 && job.rows <= kDotRows) return multiply_few(columns, codes, job);
   }
-  return job.rows != 0 && job.rows <= kHalf ? multiply_rows<Columns, kIn, true>(codes, job)
-                                            : multiply_rows<Columns, kIn, false>(codes, job);
+  return job.rows != 0 && job.rows <= kHalf
+             ? multiply_rows<Columns, kIn, true>(columns, codes, job)
+             : multiply_rows<Columns, kIn, false>(columns, codes, job);
 }
 
-template <typename Columns>
+template <const Format& kFormat, typename Columns>
 MultiplyCodes columns_of(const PackedCodes& codes) {
-  return codes.in_panels ? multiply_codes<Columns, CodesIn::panels>
-                         : multiply_codes<Columns, CodesIn::rows>;
+  if (codes.in_panels)
+    return [](const PackJob& from, const MicrokernelJob& job) {
+      multiply_codes<Columns, CodesIn::panels>(Columns::template of<kFormat>(), from, job);
+    };
+  return [](const PackJob& from, const MicrokernelJob& job) {
+    multiply_codes<Columns, CodesIn::rows>(Columns::template of<kFormat>(), from, job);
+  };
 }
 
 }  // namespace
 
 MultiplyCodes amx_multiply_codes(const PackedCodes& codes) {
   const Format& format = codes.format;
-  if (codes.nibbles) return format == e2m1fn ? columns_of<NibbleColumns<e2m1fn>>(codes) : nullptr;
-  if (format == e4m3fn) return columns_of<ByteColumns<e4m3fn>>(codes);
-  if (format == e5m2) return columns_of<ByteColumns<e5m2>>(codes);
-  if (format == e2m1fn) return columns_of<ByteColumns<e2m1fn>>(codes);
-  if (format == e2m3fn) return columns_of<ByteColumns<e2m3fn>>(codes);
-  if (format == e3m2fn) return columns_of<ByteColumns<e3m2fn>>(codes);
+  if (codes.nibbles) return format == e2m1fn ? columns_of<e2m1fn, NibbleColumns>(codes) : nullptr;
+  if (format == e4m3fn) return columns_of<e4m3fn, ByteColumns<true>>(codes);
+  if (format == e5m2) return columns_of<e5m2, ByteColumns<true>>(codes);
+  if (format == e2m1fn) return columns_of<e2m1fn, ByteColumns<false>>(codes);
+  if (format == e2m3fn) return columns_of<e2m3fn, ByteColumns<false>>(codes);
+  if (format == e3m2fn) return columns_of<e3m2fn, ByteColumns<false>>(codes);
   return nullptr;
 }
 

@@ -26,15 +26,15 @@ inline void widen_row(const std::byte* panel, int row, std::int64_t n, float* to
 }
 
 template <typename Columns, int kRows>
-void multiply_few_rows(const PackJob& codes, const MicrokernelJob& job) {
+void multiply_few_rows(const Columns& given, const PackJob& codes, const MicrokernelJob& job) {
   constexpr int kCodes = Columns::kCodes;
   constexpr std::int64_t kAhead = 4096;
   const FpEnvGuard guard;
-  const Columns columns;
-  ScaleColumns scales[2] = {ScaleColumns(codes), ScaleColumns(codes)};
+  const Columns columns = given;
+  ScaleColumns scales[2] = {{codes, Columns::kLift}, {codes, Columns::kLift}};
   alignas(64) float a[kRows][kMaxKc];
   for (int i = 0; i < kRows; ++i) widen_row(job.a, i, codes.n, a[i]);
-  const bool of_tiles = codes.scales != nullptr, in_runs = !of_tiles && !job.scales_at_end;
+  const bool of_tiles = codes.is_scaled(), in_runs = !of_tiles && !job.scales_at_end;
   const std::int64_t length = of_tiles ? codes.run : in_runs ? job.run : codes.n;
   __m512 total[2][kRows];
 #pragma GCC unroll 2
@@ -99,8 +99,8 @@ void multiply_few_rows(const PackJob& codes, const MicrokernelJob& job) {
 }
 
 template <typename Columns>
-void multiply_few(const PackJob& codes, const MicrokernelJob& job) {
-  with_rows(job.rows, [&]<int kRows>() { multiply_few_rows<Columns, kRows>(codes, job); });
+void multiply_few(const Columns& columns, const PackJob& codes, const MicrokernelJob& job) {
+  with_rows(job.rows, [&]<int kRows>() { multiply_few_rows<Columns, kRows>(columns, codes, job); });
 }
 
 }  // namespace

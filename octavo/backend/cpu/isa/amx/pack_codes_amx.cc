@@ -12,11 +12,11 @@ namespace octavo::cpu {
 namespace {
 
 template <typename Columns, bool kScaled, CodesIn kIn>
-void pack_b(const PackJob& job) {
+[[gnu::noinline]] void pack_b(const Columns& given, const PackJob& job) {
   const FpEnvGuard guard;
-  const Columns columns;
+  const Columns columns = given;  // in registers: what is stored may not be it
   for (int half = 0; half < kPanelCols; half += kPanelHalf) {
-    ScaleColumns scales(job);
+    ScaleColumns scales(job, Columns::kLift);
     pack_columns<kScaled, kIn>(job, half, 0, job.n, columns, scales, job.panel);
   }
 }
@@ -76,18 +76,22 @@ void pack_a_nibbles(const PackJob& job) {
       });
 }
 
-template <typename Columns, CodesIn kIn>
+template <const Format& kFormat, typename Columns, CodesIn kIn>
 void pack_b_codes(const Format&, const PackJob& job) {
-  return job.scales != nullptr ? pack_b<Columns, true, kIn>(job) : pack_b<Columns, false, kIn>(job);
+  const Columns columns = Columns::template of<kFormat>();
+  return job.is_scaled() ? pack_b<Columns, true, kIn>(columns, job)
+                         : pack_b<Columns, false, kIn>(columns, job);
 }
-template <typename Columns>
+template <const Format& kFormat, typename Columns>
 PackCodes columns_of(bool in_panels) {
-  return in_panels ? pack_b_codes<Columns, CodesIn::panels> : pack_b_codes<Columns, CodesIn::rows>;
+  return in_panels ? pack_b_codes<kFormat, Columns, CodesIn::panels>
+                   : pack_b_codes<kFormat, Columns, CodesIn::rows>;
 }
 
 template <const Format& kFormat>
 PackCodes bytes_of(const PackedCodes& codes) {
-  if (codes.side == PanelOf::b) return columns_of<ByteColumns<kFormat>>(codes.in_panels);
+  if (codes.side == PanelOf::b)
+    return columns_of<kFormat, ByteColumns<kFormat.bits() == 8>>(codes.in_panels);
   return [](const Format&, const PackJob& job) {
     return job.scales != nullptr ? pack_a<kFormat, true>(job) : pack_a<kFormat, false>(job);
   };
@@ -95,7 +99,7 @@ PackCodes bytes_of(const PackedCodes& codes) {
 
 template <const Format& kFormat>
 PackCodes nibbles_of(const PackedCodes& codes) {
-  if (codes.side == PanelOf::b) return columns_of<NibbleColumns<kFormat>>(codes.in_panels);
+  if (codes.side == PanelOf::b) return columns_of<kFormat, NibbleColumns>(codes.in_panels);
   return [](const Format&, const PackJob& job) {
     return job.scales != nullptr ? pack_a_nibbles<kFormat, true>(job)
                                  : pack_a_nibbles<kFormat, false>(job);

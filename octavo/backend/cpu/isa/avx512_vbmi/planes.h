@@ -46,15 +46,15 @@ struct Table {
 template <typename Target, const Format& kFormat>
 constexpr Table<Target, kFormat> kTable;
 
-template <typename Target, const Format& kFormat>
-struct Planes {
+// The planes of codes of eight bits, or of fewer, whatever their format.
+template <bool kEightBits>
+struct BytePlanes {
   __m512i low[2], high[2];
 
-  Planes() {
-    const auto& table = kTable<Target, kFormat>;
+  BytePlanes(const std::uint8_t* lows, const std::uint8_t* highs) {
     for (int i = 0; i < 2; ++i) {
-      low[i] = _mm512_load_si512(table.low + 64 * i);
-      high[i] = _mm512_load_si512(table.high + 64 * i);
+      low[i] = _mm512_load_si512(lows + 64 * i);
+      high[i] = _mm512_load_si512(highs + 64 * i);
     }
   }
   // The results of 64 codes, in order: 32 words in each vector.
@@ -67,10 +67,16 @@ struct Planes {
   [[gnu::always_inline]] void in_lanes(__m512i at, __m512i (&words)[2]) const {
     const __m512i lows = _mm512_permutex2var_epi8(low[0], at, low[1]);
     __m512i highs = _mm512_permutex2var_epi8(high[0], at, high[1]);
-    if constexpr (kFormat.bits() == 8)
+    if constexpr (kEightBits)
       highs = _mm512_or_si512(highs, _mm512_and_si512(at, _mm512_set1_epi8(-128)));
     words[0] = _mm512_unpacklo_epi8(lows, highs);
     words[1] = _mm512_unpackhi_epi8(lows, highs);
+  }
+};
+template <typename Target, const Format& kFormat>
+struct Planes : BytePlanes<kFormat.bits() == 8> {
+  Planes()
+      : BytePlanes<kFormat.bits() == 8>(kTable<Target, kFormat>.low, kTable<Target, kFormat>.high) {
   }
 };
 

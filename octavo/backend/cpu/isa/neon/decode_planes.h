@@ -30,6 +30,16 @@ struct Planes {
   uint8x16_t low, high;
 };
 
+// Lifted planes of bf16: exponents are kLift above what they are, those of zeros are 0. A power of
+// two is then one saturating subtraction (UQSUB) from each result, which leaves zeros alone; zeros
+// must have no sign. kLift is even, so that high bytes alone change, and far above the powers that
+// are applied so (gemm_scale_range.cc).
+constexpr int kLift = 64;
+inline uint8x16_t lifted(uint8x16_t low_bytes, uint8x16_t high_bytes) {
+  const uint8x16_t is_number = vtstq_u8(vorrq_u8(low_bytes, high_bytes), vdupq_n_u8(0xFF));
+  return vaddq_u8(high_bytes, vandq_u8(is_number, vdupq_n_u8(kLift / 2)));
+}
+
 // The two 16-bit layouts. kMantissa decides the shifts, so it is a template argument of the kernel.
 struct BfloatTarget {
   static constexpr int kMantissa = 7, kBias = 127;
@@ -110,12 +120,23 @@ struct TablePlanes {
   int8x16_t sign_shift;
 
   explicit TablePlanes(const Format& format) : TablePlanes(format, TableOf<Target>(format, 0)) {}
-  TablePlanes(const Format& format, const TableOf<Target>& table)
+  // Of a format that is known: a table that is a constant.
+  template <const Format& kFormat>
+  static TablePlanes of() {
+    constexpr Format kCopy = kFormat;  // a reference to the constant itself would be a symbol
+    static constexpr Table32<Target> kTable(kCopy, 0);
+    return TablePlanes(kCopy, &kTable);
+  }
+  template <typename Pointer>
+  TablePlanes(const Format& format, const Pointer& table)
       : low_table(table->low()),
         high_table(table->high()),
         field_mask(vdupq_n_u8(static_cast<std::uint8_t>(format.magnitude_mask()))),
         sign_shift(vdupq_n_s8(static_cast<std::int8_t>(8 - format.bits()))) {}
 
+  void lift() {
+    for (int i = 0; i < 2; ++i) high_table.val[i] = lifted(low_table.val[i], high_table.val[i]);
+  }
   [[gnu::always_inline]] Planes operator()(uint8x16_t code) const {
     const uint8x16_t field = vandq_u8(code, field_mask), sign = vshlq_u8(code, sign_shift);
     return {vqtbl2q_u8(low_table, field),
@@ -139,14 +160,27 @@ struct ShiftedPlanes {
   uint8x16_t first, base, low_table, high_table;
 
   explicit ShiftedPlanes(const Format& format)
+      : ShiftedPlanes(format, TableOf<Target>(format, format.max_field() + 1)) {}
+  // Of a format that is known: a table that is a constant.
+  template <const Format& kFormat>
+  static ShiftedPlanes of() {
+    constexpr Format kCopy = kFormat;  // a reference to the constant itself would be a symbol
+    static constexpr Table32<Target> kTable(kCopy, kCopy.max_field() + 1);
+    return ShiftedPlanes(kCopy, &kTable);
+  }
+  template <typename Pointer>
+  ShiftedPlanes(const Format& format, const Pointer& table)
       : first(vdupq_n_u8(static_cast<std::uint8_t>(specials(format)))) {
     const int rebias = Target::kBias - format.bias;
     base = vdupq_n_u8(static_cast<std::uint8_t>(Target::kMantissa == 7 ? rebias / 2 : rebias * 4));
-    const TableOf<Target> table(format, format.max_field() + 1);
     low_table = table->low().val[0];
     high_table = table->high().val[0];
   }
 
+  void lift() {
+    base = vaddq_u8(base, vdupq_n_u8(kLift / 2));
+    high_table = lifted(low_table, high_table);
+  }
   [[gnu::always_inline]] Planes operator()(uint8x16_t code) const {
     const uint8x16_t field_mask = vdupq_n_u8(0x7F), field = vandq_u8(code, field_mask);
     const uint8x16_t index = vandq_u8(vaddq_u8(code, first), field_mask);

@@ -116,7 +116,7 @@ PanelOrder panels(const Matrix& elements) {
   if (elements.dtype != DType::bf16 &&
       neon_bf16_unpack_codes({elements.format, PanelOf::b, nibbles, true}) == nullptr)
     return {};
-  return {.cols = kPairCols, .step = kBf16Step};
+  return {.cols = kPairCols, .step = nibbles ? 2 * kBf16Step : kBf16Step, .halves = nibbles};
 }
 
 constexpr GemmMethod kBf16{
@@ -128,6 +128,7 @@ constexpr GemmMethod kBf16{
     .interleave = interleave,
     .kc = kBf16Kc,
     .pack_codes = neon_bf16_unpack_codes,
+    .scale_codes = true,
     .panels = panels,
     .multiply_codes = neon_bf16_multiply_codes,
     .multiply_rows = 1,

@@ -56,7 +56,7 @@ template <typename PlanesOf>
 
 template <const Format& kFormat, typename PlanesOf>
 void dot(const DotJob& job) {
-  const PlanesOf planes_of(kFormat);
+  const auto planes_of = PlanesOf::template of<kFormat>();
   for (int col = 0; col < kDotCols; ++col) job.sums[col] += dot_codes(job, col, planes_of);
 }
 

@@ -35,10 +35,11 @@ constexpr GemmMethod kI8{
 
 // Scales along K cost SMMLA a conversion and a multiplication of every sum for each block of them.
 // Where they are multiplied into bf16 panels, which is exact, BFMMLA is faster; but panels are not
-// worth packing for one row, nor for a few of longer blocks.
+// worth packing for one row, nor for four of longer blocks.
 bool takes_integers(const GemmJob& job) {
   const std::int64_t run = common_run(job), rows = job.out.rows;
-  return is_integer_job(job) && (run > kMxBlock || rows == 1 || (rows <= 16 && run == kMxBlock));
+  return is_integer_job(job) &&
+         (run > kMxBlock || rows == 1 || (rows <= kDotRows && run == kMxBlock));
 }
 
 const GemmMethod* i8mm_gemm(const GemmJob& job) {
