@@ -63,10 +63,12 @@ quick: bootstrap-build
 	cmake --preset quick
 	cmake --build --preset quick
 
-test: bootstrap-test  ## what a person runs: sources checked, everything users get built and tested
+test:  ## what a person runs: sources checked, everything users get built and tested
+	@tools/bootstrap test --debian
 	@$(PYTHON) tools/run_tests.py
 
-test-all: bootstrap-ci  ## what continuous integration runs: that, sanitizers, emulators, x86_64, CUDA
+test-all:  ## what continuous integration runs: that, sanitizers, emulators, x86_64, CUDA
+	@tools/bootstrap ci --debian
 	@$(PYTHON) tools/run_tests.py --all
 
 test-slow: bootstrap-test  ## the exhaustive tests: minutes

@@ -5,9 +5,10 @@
     run_tests.py release dev   these stages only
     run_tests.py slow          the exhaustive tests
 
-A stage that fails does not stop the next one: one run should show all that is broken. The last line
-has the form "N passed, N failed", where N counts single test cases, and the exit status is 1 if any
-failed. Only the standard library is used.
+What the tests need from PyPI is installed while C++ is compiled (tools/bootstrap), before the first
+stage that runs it. A stage that fails does not stop the next one: one run should show all that is
+broken. The last line has the form "N passed, N failed", where N counts single test cases, and the
+exit status is 1 if any failed. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -81,6 +82,25 @@ def count_ctest(junit: Path, cases: Path) -> Count:
             count.failed = 1
         total += count
     return total
+
+
+class Packages:
+    """What stages need from PyPI, installed in the background: minutes where nothing is there yet,
+    most of them waiting for the network."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(["tools/bootstrap", "test"], cwd=ROOT)
+
+    def are_there(self, seconds: float) -> bool:
+        """Is the installation over, after that long at most?"""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def installed(self) -> bool:
+        return self._process.wait() == 0
 
 
 BUILD_SECONDS: dict[str, float] = {}  # of the stages that compile, by their names
@@ -296,6 +316,8 @@ SECOND_TIER = {
     "x86_64": lambda: cpp_stage("x86_64"),
     "cuda": cuda_stage,
 }
+# Stages that run nothing from PyPI.
+WITHOUT_PACKAGES = ("release", "slow")
 EXTRA_STAGES = {
     "slow": lambda: cpp_stage("release", test_preset="slow"),
 }
@@ -334,10 +356,17 @@ def main(arguments: list[str]) -> int:
         os.environ["TMPDIR"] = files.name
     rows = []
     total = Count()
+    packages = Packages()
+    if not packages.are_there(seconds=5):  # C++ first, then
+        stages.sort(key=lambda name: name not in WITHOUT_PACKAGES)
     for name in stages:
         print(f"\n==== {name} ====", flush=True)
         start = time.monotonic()
-        count = known[name]()
+        if name in WITHOUT_PACKAGES or packages.installed():
+            count = known[name]()
+        else:
+            print("tools/bootstrap failed, see above")
+            count = Count(failed=1)
         rows.append((name, count, time.monotonic() - start))
         total += count
     heads = ("passed", "failed", "skipped", "seconds", "building")
