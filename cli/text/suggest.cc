@@ -52,6 +52,14 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& name
 }
 
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& names) {
+  // What was typed is the end of several names: `fp4` of mxfp4 and nvfp4, which are no typing error
+  // away from each other.
+  constexpr std::size_t kShortest = 3;
+  std::string ends;
+  for (const std::string& name : names)
+    if (typed.size() >= kShortest && lower(name).ends_with(lower(typed)))
+      ends += (ends.empty() ? "'" : " or '") + name + "'";
+  if (!ends.empty()) return " Did you mean " + ends + "?";
   const std::string name = nearest(typed, names);
   return name.empty() ? "" : " Did you mean '" + name + "'?";
 }

@@ -139,7 +139,7 @@ void check_support(const VerifyView& view, Findings& out) {
         out.error({kS, kT}, *at, "it has no MXFP8 in this dialect");
       if (const auto at = has(Scheme::mxfp6)) out.error({kV, kS, kT}, *at, "it has no MXFP6");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
-        out.warn({kS}, *at, "it has MXFP4 for experts alone");
+        out.error({kS}, *at, "it has MXFP4 for experts alone");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::quantized_activations))
         out.error({kT}, *at, "it has MXFP4 with activations of 16 bits alone");
       check_experts(view, out);
