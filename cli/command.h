@@ -7,13 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/globals.h"
 #include "cli/usage.h"
 
 namespace octavo::cli {
-
-struct Globals {
-  bool json = false;
-};
 
 struct Command {
   CLI::App* app = nullptr;

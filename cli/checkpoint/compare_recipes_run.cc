@@ -10,6 +10,7 @@
 #include "cli/text/number_text.h"
 #include "cli/text/option_words.h"
 #include "cli/text/output_name.h"
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/pipeline/compare_recipes.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/checkpoint/quantize_checkpoint_options.h"
-#include "cli/command.h"
+#include "cli/globals.h"
 #include "octavo/pipeline/plan/quantize_options.h"
 
 namespace octavo::cli {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cli/command.h"
 #include "cli/text/names.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"

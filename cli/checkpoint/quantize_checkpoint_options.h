@@ -6,9 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/command.h"
 #include "cli/tensor/quantize_plan.h"
 #include "octavo/pipeline/plan/plan.h"
+
+namespace CLI {
+class App;  // its header takes longer to compile than most of what includes this one
+}
 
 namespace octavo::cli {
 

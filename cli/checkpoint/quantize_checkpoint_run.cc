@@ -14,6 +14,7 @@
 #include "cli/text/output_name.h"
 #include "cli/text/size_argument.h"
 #include "cli/text/suggest.h"
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/base/json/json.h"

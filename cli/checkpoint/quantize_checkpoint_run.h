@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/checkpoint/quantize_checkpoint_options.h"
-#include "cli/command.h"
+#include "cli/globals.h"
 
 namespace octavo::cli {
 
