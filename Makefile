@@ -10,7 +10,7 @@ SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
 .PHONY: all release package wheel wheel-check quick demo test test-all test-slow peers test-peers bench cuda coverage format lint \
-        clean help bootstrap-build bootstrap-test bootstrap-ci bootstrap-bench bootstrap-dev bootstrap-wheel
+        clean help bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev bootstrap-wheel
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
 
@@ -21,8 +21,6 @@ bootstrap-build:
 	@tools/bootstrap build
 bootstrap-test:
 	@tools/bootstrap test
-bootstrap-ci:
-	@tools/bootstrap ci
 bootstrap-bench:
 	@tools/bootstrap bench
 bootstrap-dev:

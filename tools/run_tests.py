@@ -356,13 +356,13 @@ def main(arguments: list[str]) -> int:
         os.environ["TMPDIR"] = files.name
     rows = []
     total = Count()
-    packages = Packages()
-    if not packages.are_there(seconds=5):  # C++ first, then
+    packages = Packages() if set(stages) - set(WITHOUT_PACKAGES) else None
+    if packages and not packages.are_there(seconds=5):  # C++ first, then
         stages.sort(key=lambda name: name not in WITHOUT_PACKAGES)
     for name in stages:
         print(f"\n==== {name} ====", flush=True)
         start = time.monotonic()
-        if name in WITHOUT_PACKAGES or packages.installed():
+        if packages is None or name in WITHOUT_PACKAGES or packages.installed():
             count = known[name]()
         else:
             print("tools/bootstrap failed, see above")

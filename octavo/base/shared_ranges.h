@@ -1,6 +1,6 @@
-// Numbers 0, 1, ... that threads take one at a time: each from a range of its own first, then from
-// those of others (work stealing). A thread that does the same work call after call meets the same
-// numbers, and finds in its caches what belongs to them; a delayed thread holds nobody up.
+// Work-stealing ranges of indices 0, 1, ...: a thread takes indices from its own contiguous range
+// first, one at a time, then steals from the ranges of others. A thread gets the same indices call
+// after call (cache affinity), and a slow one does not stall the rest (load balancing).
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ class SharedRanges {
   SharedRanges(const SharedRanges&) = delete;
   SharedRanges& operator=(const SharedRanges&) = delete;
 
-  // A number that nobody else gets, or -1 when there is none. Threads whose numbers are the same
-  // modulo the ranges share one.
+  // The next index, claimed by this thread alone; -1 when all ranges are exhausted. Beyond
+  // kMaxRanges threads, several share a range.
   std::int64_t take(int thread) {
     for (int i = 0; i < ranges_; ++i) {
       Range& range = range_[(thread + i) % ranges_];
-      // Not counted on for ever by threads that find it empty.
+      // A plain load first: stealing threads do not bounce the cache line of an empty range.
       if (range.next.load(std::memory_order_relaxed) >= range.end) continue;
       const std::int64_t taken = range.next.fetch_add(1, std::memory_order_relaxed);
       if (taken < range.end) return taken;

@@ -119,6 +119,13 @@ def test_against_names_the_weight_and_the_factor(octavo, model):
     assert octavo("verify", "out", "--against", other).code == 1
 
 
+def test_sglang_has_mxfp4_for_experts_alone(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp4")
+    seen = octavo.good("verify", "out").out
+    assert "loads in       vllm, transformers, trtllm\n" in seen and "does not load: sglang" in seen
+    assert octavo("verify", "out", "--for", "sglang").code == 1
+
+
 def test_one_loader_is_enough_unless_it_is_named(octavo, model):
     octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp8")
     seen = octavo.good("verify", "out").out

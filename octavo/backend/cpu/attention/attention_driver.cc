@@ -147,8 +147,8 @@ class Driver {
   // tiles its caches have. With a causal mask later ones take longer: neighbours go to different
   // threads.
   [[nodiscard]] std::int64_t part_of(std::int64_t unit, std::int64_t units) const {
-    const std::int64_t parts = this->parts(), place = unit % parts;
-    if (units != 0 || parts == 1) return units != 0 ? unit * parts / units : 0;
+    if (units != 0) return unit * parts() / units;
+    const std::int64_t place = unit % parts();
     return place % threads_ * kPartsOfThread + place / threads_;
   }
 

@@ -122,9 +122,8 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
 // product, an element of A costs `stream` and one of B `decode`.
 struct BlockCosts {
   std::int64_t stream, decode;
-  // With several threads, so that a delayed one does not hold up all others for long. Vector
-  // instructions lose more by packing B again: measured with 16 threads, f32 of 1024^3 takes a
-  // third longer in two blocks.
+  // Blocks of a thread, where there are several threads: with two, one that is delayed stalls the
+  // others for half as long. Vector instructions lose more by packing B again for the second.
   std::int64_t per_thread;
 };
 constexpr BlockCosts kTileCosts{128, 100, 2}, kVectorCosts{16, 16, 1};

@@ -282,7 +282,7 @@ void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
   const auto pack_columns = [&](std::int64_t col, std::int64_t k, std::int64_t n, std::byte* to) {
     pack_depth(call, PanelOf::b, block.col + col, k, n, scratch, to);
   };
-  for (std::int64_t col = 0; col < (block.b_is_packed ? 0 : padded_cols); col += tile.cols) {
+  for (std::int64_t col = 0; !block.b_is_packed && col < padded_cols; col += tile.cols) {
     if (!once) pack_columns(col, 0, all.padded, scratch.b_packed + col * all.padded * bytes);
     if (!c.scaled)
       pack_all_scales(call.b, block.col + col, tile.cols, all, scratch.b_scales + col * all.runs);

@@ -18,6 +18,9 @@ enum class AppliedScales : std::uint8_t {
   all,    // rounded once; f32 panels only
 };
 
+// The codes of a format of up to six bits as integers in units of its smallest value.
+const std::int8_t* integers_of(const Format& format);
+
 class GemmOperandRows {
  public:
   GemmOperandRows(const Isa& isa, const GemmOperand& operand, const GemmMethod& method,

@@ -27,7 +27,8 @@ namespace {
                     vreinterpretq_u16_f32(vmulq_f32(high, second)));
 }
 
-// What is done with sixteen codes and the results of eight.
+// Scaling policies of the decode loop: `codes` before a vector of codes is decoded, `pair` on each
+// vector of bf16, two columns, before it is stored.
 struct AsTheyAre {
   [[gnu::always_inline]] uint8x16_t codes(uint8x16_t found) { return found; }
   [[gnu::always_inline]] uint16x8_t pair(uint16x8_t found, int) { return found; }
