@@ -40,8 +40,7 @@ double best_rate(int iterations, double operations, const Function& function) {
 
 // Operands of all steps are 9 KiB, which stay in L1. 20 sums, 4 + 1 operands take 25 of 32
 // registers; an instruction set that has 16 says its own kLeft and kRight.
-template <typename Operand>
-constexpr std::size_t kSteps = 1024 / sizeof(Operand);
+constexpr std::size_t steps_of(std::size_t operand_bytes) { return 1024 / operand_bytes; }
 struct ManyRegisters {
   static constexpr std::size_t kLeft = 5, kRight = 4;
 };
@@ -55,8 +54,7 @@ template <typename Instruction>
     for (auto& sum : row) std::memcpy(&sum, operands, kBytes);
   for (int round = 0; round < rounds; ++round) {
     const std::byte* at = operands;
-    for (std::size_t step = 0; step < kSteps<typename Instruction::Operand>;
-         ++step, at += (kLeft + kRight) * kBytes) {
+    for (std::size_t step = 0; step < steps_of(kBytes); ++step, at += (kLeft + kRight) * kBytes) {
       typename Instruction::Operand right[kRight];
       for (std::size_t j = 0; j < kRight; ++j)
         std::memcpy(&right[j], at + (kLeft + j) * kBytes, kBytes);
@@ -78,7 +76,7 @@ template <typename Instruction>
 double peak(int iterations) {
   constexpr std::size_t kLeft = Instruction::kLeft, kRight = Instruction::kRight,
                         kBytes = sizeof(typename Instruction::Operand);
-  constexpr std::size_t kAllSteps = kSteps<typename Instruction::Operand>;
+  constexpr std::size_t kAllSteps = steps_of(kBytes);
   constexpr int kRounds = 256000 / kAllSteps;  // about 2 ms
   // Nothing special in any type: about 0.01 as f32 and bf16, 1 as f16, 60 as int8.
   alignas(64) std::byte operands[(kLeft + kRight) * kAllSteps * kBytes];
