@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
+
 class Format:
     """
     What the bits of a code mean. Formats are immutable, hashable and compare equal when every code means the same.
@@ -73,16 +74,22 @@ class Format:
 
     @property
     def is_signed(self) -> bool: ...
+
     @property
     def has_inf(self) -> bool: ...
+
     @property
     def has_nan(self) -> bool: ...
+
     @property
     def has_zero(self) -> bool: ...
+
     @property
     def has_subnormals(self) -> bool: ...
+
     @property
     def has_negative_zero(self) -> bool: ...
+
     @property
     def itemsize(self) -> int:
         """Bytes of one code that is not packed: 1 or 2."""
@@ -108,9 +115,13 @@ class Format:
         """The value of every code, in order, as float64; all exact."""
 
     def __repr__(self) -> str: ...
+
     def __str__(self) -> str: ...
+
     def __eq__(self, other: object, /) -> bool: ...
+
     def __hash__(self) -> int: ...
+
     def __reduce__(self) -> tuple[type[Format], tuple[str]]: ...
 
 def formats() -> list[Format]:
@@ -124,16 +135,7 @@ def array_memory(array_struct: object) -> tuple[int, bool]:
 class View:
     """Somebody's memory, as the library sees it. Owns nothing."""
 
-    def __init__(
-        self,
-        address: int,
-        kind: Format | str,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        packed: bool = False,
-        read_only: bool = False,
-        cuda: int = -1,
-    ) -> None:
+    def __init__(self, address: int, kind: Format | str, shape: Sequence[int], strides: Sequence[int], packed: bool = False, read_only: bool = False, cuda: int = -1) -> None:
         """
         kind: a Format, or a value type by name. Strides are in bytes, one per dimension. cuda: the index of the device; -1 is the CPU.
         """
@@ -142,13 +144,7 @@ class Tensor:
     """Memory that the library owns, or that came as a DLPack capsule."""
 
     @staticmethod
-    def empty(
-        kind: Format | str,
-        shape: Sequence[int],
-        packed: bool = False,
-        cuda: int = -1,
-        stream: int = 0,
-    ) -> Tensor:
+    def empty(kind: Format | str, shape: Sequence[int], packed: bool = False, cuda: int = -1, stream: int = 0) -> Tensor:
         """
         New memory, not initialised. kind: a Format, or a value type by name. cuda: the index of a device, and the stream it will be written on.
         """
@@ -163,6 +159,7 @@ class Tensor:
 
     @property
     def address(self) -> int: ...
+
     @property
     def kind(self) -> Format | str:
         """A Format, or a dtype by name."""
@@ -175,6 +172,7 @@ class Tensor:
 
     @written_on.setter
     def written_on(self, stream: int | None) -> None: ...
+
     @property
     def shape(self) -> list[int]:
         """In elements."""
@@ -189,38 +187,21 @@ class Tensor:
 
     @property
     def nbytes(self) -> int: ...
+
     @property
     def packed(self) -> bool: ...
+
     @property
     def read_only(self) -> bool: ...
+
     def as_bytes(self) -> Tensor:
         """The same memory; __dlpack__ calls codes plain integers."""
 
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: object | None = None,
-        copy: bool | None = None,
-    ) -> object: ...
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: object | None = None, copy: bool | None = None) -> object: ...
+
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-def encode(
-    source: View,
-    target: View,
-    *,
-    rounding: str | None = None,
-    overflow: str | None = None,
-    nan: str | None = None,
-    profile: str | None = None,
-    seed: int = 0,
-    first_index: int = 0,
-    stochastic_bits: int = 16,
-    threads: int = 0,
-    count: bool = False,
-    stream: int = 0,
-) -> tuple[int, int, int] | None:
+def encode(source: View, target: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
     """
     Values, or codes of another format, to codes. With count: (saturated, flushed, nan).
     """
@@ -259,86 +240,88 @@ class Scaling:
     scale_order: how scales lie in memory: 'row_major', or 'col_major' (the last dimension slowest), as GEMMs with tiles of 1 x 128 read them.
     """
 
-    def __init__(
-        self,
-        format: object = "e4m3fn",
-        tile: str | tuple[int, int] = (1, 32),
-        *,
-        scale: str = "e8m0",
-        rule: str | None = None,
-        policy: str = "max",
-        margin: int = 0,
-        min_amax: float = 0.0,
-        arith: str = "octavo",
-        non_finite: str = "poison",
-        rounding: str = "nearest_even",
-        overflow: str = "saturate",
-        nan: str = "error",
-        nan_code: str = "signed_ones",
-        seed: int = 0,
-        stochastic_bits: int = 16,
-        axis: int = -1,
-        rowwise: bool = True,
-        columnwise: bool = False,
-        hadamard: str = "none",
-        hadamard_signs: int = 0,
-        packed: bool = True,
-        scale_order: str = "row_major",
-    ) -> None: ...
+    def __init__(self, format: object = 'e4m3fn', tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', rule: str | None = None, policy: str = 'max', margin: int = 0, min_amax: float = 0.0, arith: str = 'octavo', non_finite: str = 'poison', rounding: str = 'nearest_even', overflow: str = 'saturate', nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, packed: bool = True, scale_order: str = 'row_major') -> None: ...
+
     @property
     def format(self) -> Format: ...
+
     @property
     def tile(self) -> tuple[int, int]:
         """(rows, columns); 0 is the whole extent."""
 
     @property
     def scale(self) -> str: ...
+
     @property
     def rule(self) -> str: ...
+
     @property
     def policy(self) -> str: ...
+
     @property
     def margin(self) -> int: ...
+
     @property
     def min_amax(self) -> float: ...
+
     @property
     def arith(self) -> str: ...
+
     @property
     def non_finite(self) -> str: ...
+
     @property
     def rounding(self) -> str: ...
+
     @property
     def overflow(self) -> str: ...
+
     @property
     def nan(self) -> str: ...
+
     @property
     def nan_code(self) -> str: ...
+
     @property
     def seed(self) -> int: ...
+
     @property
     def stochastic_bits(self) -> int: ...
+
     @property
     def axis(self) -> int: ...
+
     @property
     def rowwise(self) -> bool: ...
+
     @property
     def columnwise(self) -> bool: ...
+
     @property
     def hadamard(self) -> str: ...
+
     @property
     def hadamard_signs(self) -> int: ...
+
     @property
     def packed(self) -> bool: ...
+
     @property
     def scale_order(self) -> str: ...
+
     def replace(self, **changes: object) -> Scaling:
         """The same with changes. A new scale without a rule takes its own."""
 
     def __repr__(self) -> str: ...
+
     def __str__(self) -> str: ...
+
     def __eq__(self, other: object, /) -> bool: ...
+
     def __hash__(self) -> int: ...
+
     def __getstate__(self) -> dict: ...
+
     def __setstate__(self, arg: dict, /) -> None: ...
 
 def preset(name: str) -> Scaling:
@@ -353,27 +336,13 @@ class QuantizedTensor:
     """Codes and their scales, in memory of the library's."""
 
     @staticmethod
-    def empty(
-        shape: Sequence[int],
-        source: str,
-        scaling: Scaling,
-        allocate: object | None = None,
-        cuda: int = -1,
-    ) -> QuantizedTensor:
+    def empty(shape: Sequence[int], source: str, scaling: Scaling, allocate: object | None = None, cuda: int = -1) -> QuantizedTensor:
         """
         Memory for a quantization, not initialised; allocate(bytes), if given, makes it and returns (address, owner).
         """
 
     @staticmethod
-    def of(
-        shape: Sequence[int],
-        scaling: Scaling,
-        codes: Tensor,
-        scales: Tensor,
-        tensor_scale: Tensor | None = None,
-        stream: int = 0,
-        validate: bool = True,
-    ) -> QuantizedTensor:
+    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0, validate: bool = True) -> QuantizedTensor:
         """
         External codes and scales, checked; validate: check scales for negative values, too.
         """
@@ -404,36 +373,33 @@ class QuantizedTensor:
 
     @property
     def scaling(self) -> Scaling: ...
+
     @property
     def nbytes(self) -> int:
         """All copies together."""
 
     @property
     def codes(self) -> Tensor | None: ...
+
     @property
     def scales(self) -> Tensor | None: ...
+
     @property
     def tensor_scale(self) -> Tensor | None: ...
+
     @property
     def columnwise_codes(self) -> Tensor | None: ...
+
     @property
     def columnwise_scales(self) -> Tensor | None: ...
+
     @property
     def columnwise_tensor_scale(self) -> Tensor | None: ...
 
-def quantize_into(
-    values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0
-) -> tuple[int, int, int] | None:
+def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
     """Values to codes with scales; with count, (saturated, flushed, nan)."""
 
-def requantize_into(
-    source: QuantizedTensor,
-    out: QuantizedTensor,
-    *,
-    threads: int = 0,
-    count: bool = False,
-    stream: int = 0,
-) -> tuple[int, int, int] | None:
+def requantize_into(source: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
     """A quantization as another one."""
 
 def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0, stream: int = 0) -> None:
@@ -448,25 +414,10 @@ def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
 def aligned_scaling(mx: Scaling, to: str) -> Scaling:
     """The Scaling of aligned codes and scales; to is rows or blocks."""
 
-def align_exponents_into(
-    mx: QuantizedTensor,
-    out: QuantizedTensor,
-    *,
-    threads: int = 0,
-    count: bool = False,
-    stream: int = 0,
-) -> int | None:
+def align_exponents_into(mx: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
     """MX with aligned exponents; with count, how many elements changed."""
 
-def quantize_aligned_into(
-    values: View,
-    mx: Scaling,
-    out: QuantizedTensor,
-    *,
-    threads: int = 0,
-    count: bool = False,
-    stream: int = 0,
-) -> int | None:
+def quantize_aligned_into(values: View, mx: Scaling, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
     """
     Values to MX with aligned exponents; with count, how many elements alignment changed.
     """
@@ -478,9 +429,7 @@ class Produced:
     def shape(self) -> list[int]:
         """Of what comes out."""
 
-def layer_norm(
-    x: View, weight: View | None, bias: View | None, epsilon: float, zero_centred: bool
-) -> Produced:
+def layer_norm(x: View, weight: View | None, bias: View | None, epsilon: float, zero_centred: bool) -> Produced:
     """LayerNorm over the last dimension."""
 
 def rms_norm(x: View, weight: View | None, epsilon: float, zero_centred: bool) -> Produced:
@@ -494,9 +443,7 @@ def activation(x: View, name: str, gated: bool) -> Produced:
 def produce(values: Produced, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, into a view of values."""
 
-def quantize_produced_into(
-    values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0
-) -> None:
+def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, as codes with scales."""
 
 class PackedWeights:
@@ -525,7 +472,9 @@ class PackedWeights:
         """Of memory, scales included."""
 
     def __reduce__(self) -> tuple: ...
+
     def __array__(self, *args, **kwargs) -> object: ...
+
     def __repr__(self) -> str: ...
 
 def pack(weights: View | QuantizedTensor, *, threads: int = 0) -> PackedWeights:
@@ -534,137 +483,37 @@ def pack(weights: View | QuantizedTensor, *, threads: int = 0) -> PackedWeights:
 def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights) -> list[int]:
     """Of the product, checked."""
 
-def gemm(
-    a: View | QuantizedTensor,
-    b: View | QuantizedTensor | PackedWeights,
-    target: View,
-    bias: View | None,
-    activation: str | None,
-    residual: View | None,
-    accumulator: str,
-    promote_every: int,
-    *,
-    threads: int = 0,
-    stream: int = 0,
-    count_aligned: bool = False,
-) -> int:
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
     activation(A B^T + bias) + residual, into a view of values. Returns how many elements alignment changed, if that is asked for.
     """
 
-def gemm_grouped(
-    a: View | QuantizedTensor,
-    b: View | QuantizedTensor,
-    rows: Sequence[int],
-    target: View,
-    bias: View | None,
-    activation: str | None,
-    residual: View | None,
-    accumulator: str,
-    promote_every: int,
-    *,
-    threads: int = 0,
-    stream: int = 0,
-    count_aligned: bool = False,
-) -> int:
+def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized_into(
-    a: View | QuantizedTensor,
-    b: View | QuantizedTensor | PackedWeights,
-    out: QuantizedTensor,
-    bias: View | None,
-    activation: str | None,
-    residual: View | None,
-    accumulator: str,
-    promote_every: int,
-    *,
-    threads: int = 0,
-    stream: int = 0,
-    count_aligned: bool = False,
-) -> int:
+def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """The same as codes with scales, into memory of `out`."""
 
-def attention_shape(
-    q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor
-) -> list[int]:
+def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""
 
-def attention(
-    q: View | QuantizedTensor,
-    k: View | QuantizedTensor,
-    v: View | QuantizedTensor,
-    target: View,
-    precision: str,
-    rtol: float,
-    atol: float,
-    causal: bool,
-    bottom_right: bool,
-    left: int,
-    right: int,
-    query_lengths: Sequence[int],
-    key_lengths: Sequence[int],
-    softmax_scale: float | None,
-    log_sum_exp: View | None,
-    bias: View | None = None,
-    *,
-    threads: int = 0,
-    stream: int = 0,
-) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
     """
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
     """
 
-def attention_backward(
-    q: View | QuantizedTensor,
-    k: View | QuantizedTensor,
-    v: View | QuantizedTensor,
-    d_out: View,
-    d_q: View,
-    d_k: View,
-    d_v: View,
-    precision: str,
-    causal: bool,
-    bottom_right: bool,
-    left: int,
-    right: int,
-    query_lengths: Sequence[int],
-    key_lengths: Sequence[int],
-    softmax_scale: float | None,
-    bias: View | None = None,
-    out: View | None = None,
-    log_sum_exp: View | None = None,
-    *,
-    threads: int = 0,
-) -> None:
+def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, out: View | None = None, log_sum_exp: View | None = None, *, threads: int = 0) -> None:
     """Gradients into views of the shapes of Q, K and V."""
 
 class KvCache:
-    def __init__(
-        self,
-        batches: int,
-        kv_heads: int,
-        head_size: int,
-        value_size: int,
-        k: Scaling,
-        v: Scaling,
-        capacity: int,
-    ) -> None: ...
+    def __init__(self, batches: int, kv_heads: int, head_size: int, value_size: int, k: Scaling, v: Scaling, capacity: int) -> None: ...
+
     def append(self, k: View, v: View, counts: Sequence[int]) -> None: ...
-    def attend(
-        self,
-        q: View | QuantizedTensor,
-        target: View,
-        precision: str,
-        rtol: float,
-        atol: float,
-        left: int,
-        softmax_scale: float | None,
-        *,
-        threads: int = 0,
-    ) -> None: ...
+
+    def attend(self, q: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, left: int, softmax_scale: float | None, *, threads: int = 0) -> None: ...
+
     def append_codes(self, k: QuantizedTensor, v: QuantizedTensor, counts: Sequence[int]) -> None:
         """Tokens that are codes with the scalings of this cache."""
 
@@ -678,13 +527,18 @@ class KvCache:
         """A copy of the values there are."""
 
     def clear(self) -> None: ...
+
     def truncate(self, batch: int, length: int) -> None: ...
+
     @property
     def lengths(self) -> list[int]: ...
+
     @property
     def capacity(self) -> int: ...
+
     @property
     def nbytes(self) -> int: ...
+
     @property
     def value_size(self) -> int: ...
 
@@ -694,24 +548,10 @@ def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
 def from_layout(scales: Tensor, layout: str, grid: Sequence[int]) -> Tensor:
     """Back to a row-major grid."""
 
-def reset_delayed(
-    history: View, inv_scale: View, scale: View | None, calls: View | None, *, stream: int = 0
-) -> None:
+def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, stream: int = 0) -> None:
     """As before the first step."""
 
-def update_delayed(
-    history: View,
-    inv_scale: View,
-    scale: View | None,
-    calls: View | None,
-    *,
-    format: Format,
-    policy: str,
-    margin: int,
-    decay: float,
-    interval: int,
-    stream: int = 0,
-) -> None:
+def update_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, format: Format, policy: str, margin: int, decay: float, interval: int, stream: int = 0) -> None:
     """The end of a step."""
 
 class Quantizer:
@@ -719,8 +559,10 @@ class Quantizer:
 
     @property
     def name(self) -> str: ...
+
     @property
     def scaling(self) -> Scaling: ...
+
     def set_usage(self, rowwise: bool | None, columnwise: bool | None) -> None:
         """Which copies are made from now on."""
 
@@ -730,59 +572,23 @@ class Quantizer:
     def calibrate(self, values: View, stream: int = 0) -> None:
         """Takes note of values and quantizes nothing."""
 
-    def quantize_into(
-        self,
-        values: View,
-        out: QuantizedTensor,
-        *,
-        threads: int = 0,
-        count: bool = False,
-        stream: int = 0,
-    ) -> tuple[int, int, int] | None: ...
+    def quantize_into(self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None: ...
 
 class Float8Quantizer(Quantizer):
-    def __init__(
-        self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool
-    ) -> None: ...
+    def __init__(self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool) -> None: ...
 
 class Float8CurrentScalingQuantizer(Quantizer):
-    def __init__(
-        self,
-        format: Format,
-        rowwise: bool,
-        columnwise: bool,
-        power_of_two: bool,
-        min_amax: float,
-        reduce_amax: Callable[[float], float] | None,
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, reduce_amax: Callable[[float], float] | None) -> None: ...
 
 class Float8BlockQuantizer(Quantizer):
-    def __init__(
-        self,
-        format: Format,
-        rowwise: bool,
-        columnwise: bool,
-        power_of_two: bool,
-        min_amax: float,
-        block_dims: int,
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, block_dims: int) -> None: ...
 
 class MXFP8Quantizer(Quantizer):
-    def __init__(
-        self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool) -> None: ...
 
 class NVFP4Quantizer(Quantizer):
-    def __init__(
-        self,
-        rowwise: bool,
-        columnwise: bool,
-        with_rht: bool,
-        rht_signs: int,
-        two_dimensional: bool,
-        stochastic_rounding: bool,
-        seed: int,
-    ) -> None: ...
+    def __init__(self, rowwise: bool, columnwise: bool, with_rht: bool, rht_signs: int, two_dimensional: bool, stochastic_rounding: bool, seed: int) -> None: ...
+
     def set_seed(self, seed: int) -> None: ...
 
 def te_hadamard_signs() -> int:
@@ -800,9 +606,12 @@ class Recipe:
 
     @property
     def fp8_dpa(self) -> bool: ...
+
     @property
     def fp8_mha(self) -> bool: ...
+
     def __eq__(self, other: object, /) -> bool: ...
+
     def __str__(self) -> str: ...
 
 def recipe_predicates(name: str) -> list[str]:
@@ -814,16 +623,11 @@ def default_recipe() -> Recipe:
 class Autocast:
     """A scope of this thread; entered when made."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        enabled: bool,
-        calibrating: bool,
-        reduce: Callable[[Sequence[float]], Sequence[float]] | None,
-    ) -> None:
+    def __init__(self, recipe: Recipe, enabled: bool, calibrating: bool, reduce: Callable[[Sequence[float]], Sequence[float]] | None) -> None:
         """reduce: from this process's amaxes to those of the group."""
 
     def leave(self, failed: bool) -> None: ...
+
     def leave_later(self) -> None:
         """Where leave fails: it ends with the scopes inside of it."""
 
@@ -833,10 +637,10 @@ def current_autocast() -> tuple[bool, bool, Recipe | None]:
 class QuantizedModelInit:
     """A scope of this thread; entered when made."""
 
-    def __init__(
-        self, recipe: Recipe, enabled: bool, preserve_high_precision_init_val: bool
-    ) -> None: ...
+    def __init__(self, recipe: Recipe, enabled: bool, preserve_high_precision_init_val: bool) -> None: ...
+
     def leave(self) -> None: ...
+
     def leave_later(self) -> None: ...
 
 def current_model_init() -> tuple[bool, bool, Recipe | None]:
@@ -846,7 +650,9 @@ class QuantizerSet:
     """The quantizers of a module and a direction."""
 
     def __len__(self) -> int: ...
+
     def at(self, slot: int) -> Quantizer: ...
+
     @property
     def amax_history(self) -> Tensor | None:
         """[length, slots]; None without state."""
@@ -861,16 +667,7 @@ class QuantizerSet:
 class ModuleQuantizers:
     """What a module keeps of recipes."""
 
-    def __init__(
-        self,
-        module_type: str,
-        name: str,
-        allocate: object | None,
-        warn: object,
-        cuda: int = -1,
-        seed: int = 0,
-        attends: bool = False,
-    ) -> None:
+    def __init__(self, module_type: str, name: str, allocate: object | None, warn: object, cuda: int = -1, seed: int = 0, attends: bool = False) -> None:
         """
         attends: with slots for the tensors of attention. allocate(bytes), if given, makes memory for state and returns (address, owner).
         """
@@ -881,14 +678,10 @@ class ModuleQuantizers:
     def at(self, key: str) -> QuantizerSet | None:
         """By scaling_fwd or scaling_bwd; None before the first recipe."""
 
-    def first_weight(
-        self, recipe: Recipe, values: View, stream: int = 0, allocate: object | None = None
-    ) -> QuantizedTensor:
+    def first_weight(self, recipe: Recipe, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
         """The codes of a weight's first values."""
 
-    def next_weight(
-        self, values: View, stream: int = 0, allocate: object | None = None
-    ) -> QuantizedTensor:
+    def next_weight(self, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
         """The codes of its later ones."""
 
 class ForwardScales:
@@ -897,6 +690,7 @@ class ForwardScales:
     """
 
     def __init__(self) -> None: ...
+
     @property
     def again(self) -> bool:
         """The forward is done again, and notes no amax."""
@@ -924,29 +718,12 @@ class LinearSaved:
         With that memory, by address, strides in bytes and owner, in the order of take_parts.
         """
 
-def linear_forward(
-    x: Tensor,
-    weight: Tensor | QuantizedTensor,
-    made_with: Recipe | None,
-    bias: Tensor | None,
-    *,
-    needs: tuple[bool, bool, bool],
-    training: bool,
-    is_first_microbatch: bool | None,
-    quantizers: ModuleQuantizers,
-    cache: WeightCache,
-    accumulator: str = "native",
-    scales: ForwardScales | None = None,
-    allocate: object | None = None,
-    stream: int = 0,
-) -> tuple[Tensor, LinearSaved]:
+def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
     y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling records amaxes and is updated. accumulator: of products of codes. scales: of a forward that may be recomputed.
     """
 
-def linear_backward(
-    dy: Tensor, saved: LinearSaved
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """(dx, dw, db)."""
 
 class AttentionPass:
@@ -967,132 +744,59 @@ class AttentionPass:
     def output_codes(self, values: View) -> QuantizedTensor:
         """The output as codes, of its values as they are to lie."""
 
-def attention_forward(
-    q: View,
-    k: View,
-    v: View,
-    quantizers: ModuleQuantizers,
-    *,
-    training: bool,
-    precision: str,
-    fp8_precision: str,
-    causal: bool,
-    bottom_right: bool,
-    left: int,
-    right: int,
-    query_lengths: Sequence[int],
-    key_lengths: Sequence[int],
-    softmax_scale: float | None,
-    bias: View | None,
-    scales: ForwardScales | None = None,
-    allocate: object | None = None,
-    stream: int = 0,
-    log_sum_exp: View | None = None,
-) -> AttentionPass:
+def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0, log_sum_exp: View | None = None) -> AttentionPass:
     """Attention in the autocast scope of this thread."""
 
-def error(
-    values: View,
-    q: QuantizedTensor,
-    *,
-    rows: bool,
-    tiles: bool,
-    histograms: bool,
-    columnwise: bool,
-    threads: int,
-) -> dict: ...
-def gemm_error(
-    a: View,
-    b: View,
-    a_used: View | QuantizedTensor,
-    b_used: View | QuantizedTensor,
-    result: View,
-    *,
-    threads: int,
-) -> tuple[
-    int, int, tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]
-]:
+def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...
+
+def gemm_error(a: View, b: View, a_used: View | QuantizedTensor, b_used: View | QuantizedTensor, result: View, *, threads: int) -> tuple[int, int, tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]:
     """
     (elements, not finite, quantization, accumulation, total); the last three are (relative_l2, max_abs, cosine).
     """
 
 def save_quantized(path: str, names: Sequence[str], tensors: Sequence[QuantizedTensor]) -> None: ...
+
 def load_quantized(path: str) -> dict: ...
 
 class CheckpointReport:
     def json(self) -> str: ...
+
     def html(self) -> str: ...
+
     def missed(self, limits: Sequence[str]) -> list[tuple[str, str]]: ...
 
 class RecipeComparison:
     def json(self) -> str: ...
+
     def html(self) -> str: ...
 
 class QuantizePlanOptions:
     pass
 
-def plan_options(
-    *,
-    recipe: str,
-    target: str,
-    format: str,
-    scale_rule: str,
-    arith: str,
-    scale_policy: str,
-    scale_format: str,
-    include: Sequence[str],
-    exclude: Sequence[str],
-    recipe_for: Sequence[tuple[str, str]],
-    share: bool,
-    bf16_scales: bool,
-    clamp_non_finite: bool,
-    shard_bytes: int,
-) -> QuantizePlanOptions: ...
+def plan_options(*, recipe: str, target: str, format: str, scale_rule: str, arith: str, scale_policy: str, scale_format: str, include: Sequence[str], exclude: Sequence[str], recipe_for: Sequence[tuple[str, str]], share: bool, bf16_scales: bool, clamp_non_finite: bool, shard_bytes: int) -> QuantizePlanOptions: ...
+
 def plan_checkpoint(source: str, options: QuantizePlanOptions, *, follow_links: bool) -> str: ...
+
 def check_limit(limit: str) -> None: ...
-def quantize_checkpoint(
-    source: str,
-    out: str,
-    options: QuantizePlanOptions,
-    *,
-    threads: int,
-    max_memory: int,
-    resume: bool,
-    follow_links: bool,
-    progress: object | None,
-) -> CheckpointReport: ...
-def convert_checkpoint(
-    source: str,
-    out: str,
-    *,
-    to: str,
-    dtype: str,
-    threads: int,
-    max_memory: int,
-    resume: bool,
-    follow_links: bool,
-    clamp_non_finite: bool,
-    progress: object | None,
-) -> dict: ...
-def compare_checkpoints(
-    a: str, b: str, *, threads: int, progress: object | None
-) -> CheckpointReport: ...
-def compare_recipes(
-    source: str,
-    recipes: Sequence[str],
-    options: QuantizePlanOptions,
-    *,
-    threads: int,
-    max_memory: int,
-    progress: object | None,
-) -> RecipeComparison: ...
-def verify_checkpoint(
-    path: str, *, loaders: Sequence[str], tensor_parallel: int, codes: bool, against: str
-) -> str: ...
+
+def quantize_checkpoint(source: str, out: str, options: QuantizePlanOptions, *, threads: int, max_memory: int, resume: bool, follow_links: bool, progress: object | None) -> CheckpointReport: ...
+
+def convert_checkpoint(source: str, out: str, *, to: str, dtype: str, threads: int, max_memory: int, resume: bool, follow_links: bool, clamp_non_finite: bool, progress: object | None) -> dict: ...
+
+def compare_checkpoints(a: str, b: str, *, threads: int, progress: object | None) -> CheckpointReport: ...
+
+def compare_recipes(source: str, recipes: Sequence[str], options: QuantizePlanOptions, *, threads: int, max_memory: int, progress: object | None) -> RecipeComparison: ...
+
+def verify_checkpoint(path: str, *, loaders: Sequence[str], tensor_parallel: int, codes: bool, against: str) -> str: ...
+
 def inspect_checkpoint(path: str, *, statistics: bool) -> str: ...
+
 def most_threads() -> int: ...
+
 def dialect_names() -> list[str]: ...
+
 def loader_names() -> list[str]: ...
+
 def version() -> str:
     """The version of the library."""
 
@@ -1112,6 +816,7 @@ class KernelClock:
     """While one is there, calls of the CPU backend are timed; one at a time."""
 
     def __init__(self) -> None: ...
+
     @property
     def seconds(self) -> float:
         """Of the calls that have ended."""
