@@ -26,6 +26,7 @@
 #include "octavo/format/format.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/model/tokenizer/tokenizer.h"
 #include "octavo/nn/attention_pass.h"
 #include "octavo/nn/kv_cache.h"
 #include "octavo/nn/linear.h"
