@@ -33,7 +33,6 @@ struct Arguments {
   std::string input, prompt, ids, cache = "float32";
   bool has_prompt = false;
   GenerateOptions options{};
-  std::optional<int> threads{};
 };
 
 std::vector<std::int32_t> parse_ids(const std::string& list) {
@@ -64,12 +63,12 @@ double per_second(std::int64_t tokens, double seconds) {
 }
 
 std::string json_of(const GenerateResult& result, std::size_t prompt_tokens,
-                    const std::optional<std::string>& text) {
+                    const std::optional<std::string>& written) {
   Json ids = Json::array();
   for (const std::int32_t id : result.ids) ids.push(id);
   const auto tokens = static_cast<std::int64_t>(result.ids.size());
   Json out = Json::object({{"prompt_tokens", prompt_tokens}, {"ids", std::move(ids)}});
-  if (text) out.set("text", *text);
+  if (written) out.set("text", *written);
   out.set("ended", result.at_eos ? "eos" : "length");
   out.set("prompt_seconds", result.prompt_seconds);
   out.set("seconds", result.seconds);

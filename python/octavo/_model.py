@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from octavo import _octavo
+from octavo._arrays import NUMPY
 from octavo._operation import MOST_THREADS, integer
 
 _MOST_TOKENS: Final = 2**31 - 1
@@ -71,7 +72,7 @@ class Model:
         tensor = self._handle.logits(
             _ids(ids, op), threads=integer(threads, "threads", MOST_THREADS, op)
         )
-        return np.from_dlpack(tensor)
+        return NUMPY.take(tensor)
 
     def generate(
         self,

@@ -1,5 +1,4 @@
 // Models that run.
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -43,7 +42,7 @@ std::tuple<Ids, bool, double, double> generated(const Decoder& model, const Ids&
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!on_token) return true;
     const nb::object result = (*on_token)(id);
-    return result.is_none() || nb::cast<bool>(nb::bool_(result));
+    return result.ptr() != Py_False;
   };
   const nb::gil_scoped_release release;
   GenerateResult result = generate(model, prompt, options);
