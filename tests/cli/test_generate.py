@@ -36,7 +36,7 @@ def test_numbers_in_numbers_out(octavo, model):
     ids = [int(one) for one in result.out.strip().split(",")]
     assert len(ids) == 5 and all(0 <= one < 64 for one in ids)
     assert "tokens of prompt" in result.err and "a second" in result.err
-    again = octavo.good("generate", "m", "--ids", "1,2,3", "--max-tokens", 5, "--json").json()
+    again = octavo.good("generate", "m", "--ids", "1,2,3", "--max-tokens", 5, "--json").json
     assert again["ids"] == ids and again["prompt_tokens"] == 3 and again["ended"] == "length"
 
 
