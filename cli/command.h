@@ -25,6 +25,7 @@ Command add_convert(CLI::App& program, Globals& globals);
 Command add_dequantize(CLI::App& program, Globals& globals);
 Command add_compare(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);
+Command add_generate(CLI::App& program, Globals& globals);
 Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);

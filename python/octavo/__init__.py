@@ -32,6 +32,7 @@ from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped, pack
 from octavo._kv_cache import KVCache
 from octavo._layout import from_layout, to_layout
+from octavo._model import Model, load_model
 from octavo._octavo import Format, PackedWeights, Scaling
 from octavo._operation import Counts
 from octavo._produce import geglu, gelu, layer_norm, relu, rms_norm, silu, swiglu
@@ -66,6 +67,7 @@ __all__ = [
     "GemmError",
     "KVCache",
     "LimitMissed",
+    "Model",
     "PackedWeights",
     "QuantizedTensor",
     "RecipeComparison",
@@ -103,6 +105,7 @@ __all__ = [
     "int32_to_bfloat16",
     "layer_norm",
     "load",
+    "load_model",
     "pack",
     "preset",
     "preset_names",

@@ -16,6 +16,7 @@ COMMANDS = [
     "dequantize",
     "compare",
     "inspect",
+    "generate",
     "attention-report",
     "doctor",
     "completion",
