@@ -27,6 +27,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ -o out/ --recipe mxfp8     a checkpoint that servers load
   octavo verify out/                                will they?
   octavo compare model/ out/ --report diff.html     what became of each tensor
+  octavo eval out/ --against model/ --text a.txt    what it did to the answers
   octavo inspect model/ --tree                      what is in a checkpoint
   octavo formats                                    what the formats can hold
   octavo formats e4m3fn --plot e4m3fn.svg           a picture of one number line
@@ -105,6 +106,7 @@ int parse_and_run(int argc, char** argv) {
       add_quantize(program, globals),         add_verify(program, globals),
       add_convert(program, globals),          add_dequantize(program, globals),
       add_compare(program, globals),          add_inspect(program, globals),
+      add_eval(program, globals),             add_calibrate(program, globals),
       add_attention_report(program, globals), add_doctor(program, globals),
       add_completion(program, globals),
   };
