@@ -80,7 +80,7 @@ EvalText read_ids_file(const std::string& op, const std::string& path) {
     at = after;
   }
   check(!text.ids->empty(), ErrorCode::invalid_argument, op, "'", shown(path, 400),
-        "' has no ids; expected those of two tokens at least");
+        "' has none; expected ids of two tokens at least");
   return text;
 }
 
