@@ -27,6 +27,7 @@ Command add_compare(CLI::App& program, Globals& globals);
 Command add_eval(CLI::App& program, Globals& globals);
 Command add_calibrate(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);
+Command add_generate(CLI::App& program, Globals& globals);
 Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);

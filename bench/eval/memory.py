@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = ROOT / "build" / "release" / "bin" / "octavo"
 MOST_BYTES = 1.2e9
 SHAPES = {  # hidden, layers, heads, heads of K and V, intermediate, vocabulary
-    "7GB": (3072, 26, 24, 8, 8192, 128000),
+    "7GB": (3072, 27, 24, 8, 8192, 128000),
     "quick": (256, 3, 4, 2, 512, 4096),
 }
 

@@ -85,9 +85,8 @@ def main() -> None:
     median = {side: statistics.median(runs) for side, runs in seconds.items()}
     best = min(median["float32"], median["bfloat16"])
     for side, value in median.items():
-        print(
-            f"{side:10} {value:8.2f} s  {given.tokens / value:8.1f} tokens/s  loss {losses[side]:.6f}"
-        )
+        rate = given.tokens / value
+        print(f"{side:10} {value:8.2f} s  {rate:8.1f} tokens/s  loss {losses[side]:.6f}")
     print(f"octavo is {best / median['octavo']:.2f} x the faster of the others; asked for: 1.0")
     print(json.dumps({"seconds": seconds, "losses": losses, "threads": given.threads}))
     if best < median["octavo"]:

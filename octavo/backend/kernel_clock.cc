@@ -61,10 +61,10 @@ const StandIn& stand_in_for(const Kernels& real) {
     time_each<&Kernels::encode, &Kernels::decode, &Kernels::quantize, &Kernels::dequantize,
               &Kernels::amax, &Kernels::count_magnitudes, &Kernels::add_fit_squares,
               &Kernels::tensor_scale, &Kernels::align_exponents, &Kernels::quantize_aligned,
-              &Kernels::produce, &Kernels::delayed_update, &Kernels::gemm, &Kernels::column_sums,
-              &Kernels::attention, &Kernels::attention_backward, &Kernels::attention_prepare,
-              &Kernels::attention_statistics, &Kernels::count_nan, &Kernels::row_error,
-              &Kernels::largest_bits, &Kernels::transpose>(made->timed);
+              &Kernels::produce, &Kernels::rope, &Kernels::delayed_update, &Kernels::gemm,
+              &Kernels::column_sums, &Kernels::attention, &Kernels::attention_backward,
+              &Kernels::attention_prepare, &Kernels::attention_statistics, &Kernels::count_nan,
+              &Kernels::row_error, &Kernels::largest_bits, &Kernels::transpose>(made->timed);
     return made;
   }();
   return *kOnly;

@@ -26,6 +26,7 @@ namespace octavo {
 
 struct MxAlignJob;  // align_job.h
 struct RankDigit;   // scale/fit.h
+struct RopeJob;     // rope_job.h
 // attention_job.h
 struct AttentionJob;
 struct AttentionBackwardJob;
@@ -146,6 +147,9 @@ struct Kernels {
   // The producer's output on x, to f32, or to f16 or bf16 rounded from f32. `out` does not overlap
   // x.
   void (*produce)(const Exec&, const Matrix& x, const Producer&, const Matrix& out) = nullptr;
+
+  // Rotary position embedding (rope_job.h).
+  void (*rope)(const Exec&, const RopeJob&) = nullptr;
 
   // Do quantize and amax accept this job, whose source has a producer (fusion)? Null: never.
   // Otherwise the caller runs the producer first, by row blocks if the scaling allows that.

@@ -8,28 +8,18 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
+#include "octavo/nn/mixture_of_experts.h"
+#include "octavo/nn/rotary_embedding.h"
 #include "octavo/ops/activation.h"
 
 namespace octavo {
 
 class Json;
 
-// Rotary position embedding: angles of every pair of a head's elements, and a factor of both sine
-// and cosine.
-struct RopeConfig {
-  std::vector<double> inverse_frequencies{};  // one per pair; empty: positions are not rotated
-  double attention_factor = 1.0;              // YaRN's and LongRoPE's
-};
-
 // A layer's attention.
 struct LayerAttention {
   std::int64_t window = -1;  // keys that a token sees, itself included; negative: all before it
   std::size_t rope = 0;      // index into ModelConfig::ropes
-};
-
-enum class RouterKind : std::uint8_t {
-  softmax_then_top,  // softmax over all experts, the largest taken (Mixtral, Qwen)
-  top_then_softmax,  // the largest taken, softmax over those (gpt-oss)
 };
 
 struct ExpertsConfig {
@@ -52,26 +42,29 @@ struct ModelConfig {
   bool norm_after = false;         // a norm after attention and MLP, too (Gemma)
   bool qk_norm = false;            // over each head, before the rotation
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  bool fused_qkv = false, fused_gate_up = false;  // Phi: one tensor in the files
-  bool sinks = false;                             // a learned logit a head that no key has
+  bool sinks = false;  // a learned logit a head that no key has
   ActivationKind activation = ActivationKind::silu;
   // gpt-oss: gate and up clamped to +-limit, gate * sigmoid(alpha * gate) * (up + 1).
   double gate_limit = 0.0, gate_alpha = 0.0;
-  double attention_scale = 0.0;  // of q k
+  double attention_scale = 0.0;                  // of q k
   double attention_cap = 0.0, logits_cap = 0.0;  // cap * tanh(x / cap); 0: none
   double embedding_scale = 1.0;
   bool tied_head = false;
 
-  std::vector<RopeConfig> ropes{};
-  std::vector<LayerAttention> attention{};      // one per layer
-  std::vector<bool> sparse{};                   // one per layer: experts instead of an MLP
+  std::vector<RotaryEmbedding> ropes{};
+  std::vector<LayerAttention> attention{};  // one per layer
+  std::vector<bool> sparse{};               // one per layer: experts instead of an MLP
   ExpertsConfig experts{};
-  std::vector<std::int32_t> eos{};              // tokens that end a text
+  std::vector<std::int32_t> eos{};  // tokens that end a text
   std::optional<std::int32_t> bos{};
 };
 
 // Throws Error(unsupported) that names the architecture, RoPE type or activation it does not know,
 // Error(invalid_argument) for numbers that contradict each other.
 [[nodiscard]] ModelConfig parse_model_config(const Json& config);
+// The same of JSON text.
+[[nodiscard]] OCTAVO_API ModelConfig parse_model_config(const std::string& text);
+// The model types that parse_model_config knows.
+[[nodiscard]] OCTAVO_API std::vector<std::string> model_families();
 
 }  // namespace octavo

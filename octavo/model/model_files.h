@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "octavo/base/macros.h"
 #include "octavo/model/decoder_layer.h"
 #include "octavo/model/model_config.h"
+#include "octavo/nn/embedding.h"
+#include "octavo/nn/norm_layer.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
@@ -18,8 +21,9 @@ struct ModelFilesOptions {
   // Of plain weights in memory: the type they have in the files unless told otherwise. Codes stay
   // codes.
   std::optional<DType> weights{};
-  bool pack = false;  // weights packed for this CPU's matrix instructions: for few rows
-  Device device{};
+  // Codes whose inputs are codes too are packed for this CPU's matrix instructions: for few rows.
+  bool pack = false;
+  Device device{};  // the CPU; others are refused today
   int threads = 0;
 };
 
@@ -34,8 +38,8 @@ class OCTAVO_API ModelFiles {
 
   [[nodiscard]] const std::string& path() const;
   [[nodiscard]] const ModelConfig& config() const;
-  // Contents of a file beside the weights, or made from a GGUF file's metadata: "tokenizer.json";
-  // empty where there is none.
+  // Contents of a file beside the weights, or made from a GGUF file's metadata, by its name
+  // ("tokenizer.json"); empty where there is none.
   [[nodiscard]] std::string text_file(const std::string& name) const;
   // Names and shapes of tensors and config, as one number: tells one model from another.
   [[nodiscard]] std::uint64_t fingerprint() const;
@@ -46,6 +50,10 @@ class OCTAVO_API ModelFiles {
   void embed(std::span<const std::int32_t> ids, const View& into) const;
   // The final norm, in place: [rows, hidden_size].
   void final_norm(const View& hidden) const;
+  // The whole embedding as values, for a model that is in memory.
+  [[nodiscard]] Embedding load_embedding() const;
+  [[nodiscard]] const NormLayer& load_norm() const;  // the final one
+  [[nodiscard]] bool has_tied_head() const;          // the head's rows are the embedding's
   // The head's rows [first, first + count) as a weight; logits are hidden times their transpose,
   // then soft-capped where the config says so. Tied heads are the embedding's rows.
   [[nodiscard]] LinearWeight load_head(std::int64_t first, std::int64_t count) const;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "octavo/base/error.h"
+#include "octavo/nn/converted_internal.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -11,13 +12,6 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "KvCache";
-
-QuantizedTensor zeros(const Shape& shape, const Scaling& scaling) {
-  QuantizedTensor tensor = make_quantized(shape, DType::f32, scaling);
-  for (const Tensor* part : {&tensor.rowwise.codes, &tensor.rowwise.scales})
-    std::ranges::fill(part->bytes(), std::byte{0});
-  return tensor;
-}
 
 void check_tiles(const Scaling& scaling, std::string_view name) {
   check_scaling(scaling);
@@ -49,7 +43,8 @@ void copy_rows(const Tensor& from, const Tensor& to, std::int64_t batch, std::in
 void copy_rows(const QuantizedTensor& from, const QuantizedTensor& to, std::int64_t batch,
                std::int64_t count, std::int64_t to_row) {
   copy_rows(from.rowwise.codes, to.rowwise.codes, batch, count, 0, to_row);
-  copy_rows(from.rowwise.scales, to.rowwise.scales, batch, count, 0, to_row);
+  if (from.rowwise.scales.owner() != nullptr)
+    copy_rows(from.rowwise.scales, to.rowwise.scales, batch, count, 0, to_row);
 }
 
 // The shape of tokens to append, beside that of K and of what the cache has.
@@ -63,24 +58,70 @@ void check_tokens(const Shape& shape, const Shape& k, const Shape& cache, std::s
 }  // namespace
 
 KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
-                 std::int64_t value_size, const KvCacheOptions& options) {
+                 std::int64_t value_size, const KvCacheOptions& options)
+    : type_(options.values) {
   check(batches > 0 && kv_heads > 0 && head_size > 0 && value_size > 0 && options.capacity > 0,
         ErrorCode::invalid_argument, kOp, "got ", batches, " batches, ", kv_heads,
         " heads, head sizes ", head_size, " and ", value_size, " and a capacity of ",
         options.capacity, "; expected at least 1 of each");
-  check_tiles(options.k, "K");
-  check_tiles(options.v, "V");
-  k_ = zeros({batches, kv_heads, options.capacity, head_size}, options.k);
-  v_ = zeros({batches, kv_heads, options.capacity, value_size}, options.v);
+  if (is_quantized()) {
+    check_tiles(options.k, "K");
+    check_tiles(options.v, "V");
+  } else {
+    check(*type_ == DType::f32 || *type_ == DType::bf16 || *type_ == DType::f16,
+          ErrorCode::wrong_type, kOp, "got values of ",
+          is_value(*type_) ? dtype_name(*type_) : "codes",
+          "; expected float32, bfloat16 or float16 (for codes give their scalings)");
+  }
+  k_ = empty({batches, kv_heads, options.capacity, head_size}, options.k);
+  v_ = empty({batches, kv_heads, options.capacity, value_size}, options.v);
   lengths_.assign(static_cast<std::size_t>(batches), 0);
 }
 
 KvCache::KvCache(const KvCache& other)
-    : k_(other.copied(other.k_, other.capacity())),
+    : type_(other.type_),
+      k_(other.copied(other.k_, other.capacity())),
       v_(other.copied(other.v_, other.capacity())),
       lengths_(other.lengths_) {}
 
 KvCache& KvCache::operator=(const KvCache& other) { return *this = KvCache(other); }
+
+// Codes, or values where codes would be; zeros, because the kernels may read beyond a length.
+QuantizedTensor KvCache::empty(const Shape& shape, const Scaling& scaling) const {
+  QuantizedTensor out;
+  out.shape = shape;
+  if (is_quantized()) {
+    out = make_quantized(shape, DType::f32, scaling);
+    std::ranges::fill(out.rowwise.scales.bytes(), std::byte{0});
+  } else {
+    out.rowwise.codes = Tensor::values(shape, *type_);
+  }
+  std::ranges::fill(out.rowwise.codes.bytes(), std::byte{0});
+  return out;
+}
+
+QuantizedTensor KvCache::kept(const View& tokens, const QuantizedTensor& like) const {
+  if (is_quantized()) return quantize(tokens, like.scaling);
+  QuantizedTensor out;
+  out.shape = tokens.shape;
+  out.rowwise.codes = converted(tokens, *type_, kOp);
+  return out;
+}
+
+Operand KvCache::operand(const QuantizedTensor& of) const {
+  if (is_quantized()) return of;
+  return of.rowwise.codes;
+}
+
+std::int64_t KvCache::nbytes() const {
+  if (is_quantized()) return k_.nbytes() + v_.nbytes();
+  return k_.rowwise.codes.nbytes() + v_.rowwise.codes.nbytes();
+}
+
+void KvCache::check_is_quantized(std::string_view what) const {
+  check(is_quantized(), ErrorCode::invalid_argument, kOp, what,
+        " are codes, and this cache keeps values; give values, or make a cache without their type");
+}
 
 void KvCache::check_counts(std::int64_t tokens, std::span<const std::int64_t> counts) const {
   const std::int64_t batches = k_.shape[0];
@@ -102,11 +143,12 @@ void KvCache::append(const View& k, const View& v, std::span<const std::int64_t>
   check_values(k, k_, "K");
   check_values(v, v_, "V");
   check_counts(k.shape[2], counts);
-  take(quantize(k, k_.scaling), quantize(v, v_.scaling), counts);
+  take(kept(k, k_), kept(v, v_), counts);
 }
 
 void KvCache::append(const QuantizedTensor& k, const QuantizedTensor& v,
                      std::span<const std::int64_t> counts) {
+  check_is_quantized("the tokens");
   const auto check_codes = [&](const QuantizedTensor& tokens, const QuantizedTensor& of,
                                std::string_view name) {
     check_tokens(tokens.shape, k.shape, of.shape, name);
@@ -144,14 +186,21 @@ void KvCache::take(const QuantizedTensor& k, const QuantizedTensor& v,
 QuantizedTensor KvCache::copied(const QuantizedTensor& from, std::int64_t tokens) const {
   Shape shape = from.shape;
   shape[2] = tokens;
-  QuantizedTensor to = zeros(shape, from.scaling);
+  QuantizedTensor to = empty(shape, from.scaling);
   for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
     copy_rows(from, to, static_cast<std::int64_t>(batch), lengths_[batch], 0);
   return to;
 }
 
-QuantizedTensor KvCache::key_tokens() const { return copied(k_, std::ranges::max(lengths_)); }
-QuantizedTensor KvCache::value_tokens() const { return copied(v_, std::ranges::max(lengths_)); }
+QuantizedTensor KvCache::key_tokens() const {
+  check_is_quantized("key_tokens");
+  return copied(k_, std::ranges::max(lengths_));
+}
+
+QuantizedTensor KvCache::value_tokens() const {
+  check_is_quantized("value_tokens");
+  return copied(v_, std::ranges::max(lengths_));
+}
 
 void KvCache::reserve(std::int64_t tokens) {
   if (tokens <= capacity()) return;
@@ -188,12 +237,12 @@ void KvCache::check_queries(const Operand& q) const {
 
 Tensor KvCache::attend(const Operand& q, AttentionOptions options) const {
   check_queries(q);
-  return attention(q, k_, v_, with_lengths(options));
+  return attention(q, operand(k_), operand(v_), with_lengths(options));
 }
 
 void KvCache::attend_into(const Operand& q, const View& out, AttentionOptions options) const {
   check_queries(q);
-  attention_into(q, k_, v_, out, with_lengths(options));
+  attention_into(q, operand(k_), operand(v_), out, with_lengths(options));
 }
 
 void KvCache::clear() { std::ranges::fill(lengths_, 0); }

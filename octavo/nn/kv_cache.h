@@ -1,9 +1,12 @@
-// KV cache: the keys and values of growing sequences, as codes with scales: half the bytes of bf16.
-// (How fast decode attention, few queries by many keys, reads them: docs/performance.md.)
+// KV cache: the keys and values of growing sequences, as codes with scales, half the bytes of bf16,
+// or as values of a type. (How fast decode attention, few queries by many keys, reads them:
+// docs/performance.md.)
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "octavo/base/macros.h"
@@ -17,6 +20,8 @@ struct KvCacheOptions {
   // Tiles within a token, so that a token is quantized once, when it comes: one e4m3 scale per
   // token and head ("fp8-channel") unless told otherwise; "mxfp8" and int8 per token work too.
   Scaling k = preset("fp8-channel"), v = preset("fp8-channel");
+  // If given, tokens are kept as values of this type, f32, bf16 or f16, and not quantized.
+  std::optional<DType> values{};
   std::int64_t capacity = 256;  // tokens there is memory for at first; it doubles when it is full
 };
 
@@ -39,6 +44,8 @@ class OCTAVO_API KvCache {
   void append(const QuantizedTensor& k, const QuantizedTensor& v,
               std::span<const std::int64_t> counts = {});
 
+  [[nodiscard]] bool is_quantized() const { return !type_; }
+
   // Q is [B, H, queries, D]: the last tokens of their batches, each seeing what came before it and
   // itself. There are no more of them than the longest batch has tokens; in a shorter one, rows
   // before its first token are zeros. options.mask keeps its window alone. The rung is
@@ -51,11 +58,13 @@ class OCTAVO_API KvCache {
 
   [[nodiscard]] std::span<const std::int64_t> lengths() const { return lengths_; }
   [[nodiscard]] std::int64_t capacity() const { return k_.shape[2]; }
-  [[nodiscard]] std::int64_t nbytes() const { return k_.nbytes() + v_.nbytes(); }
+  [[nodiscard]] std::int64_t nbytes() const;
   // [B, Hkv, capacity, D], in the cache's own memory: what lies beyond a batch's length means
-  // nothing.
+  // nothing. Of a cache of codes; that of values has key_values and value_values instead.
   [[nodiscard]] const QuantizedTensor& keys() const { return k_; }
   [[nodiscard]] const QuantizedTensor& values() const { return v_; }
+  [[nodiscard]] const Tensor& key_values() const { return k_.rowwise.codes; }
+  [[nodiscard]] const Tensor& value_values() const { return v_.rowwise.codes; }
   // Copies of the tokens there are, [B, Hkv, longest, D]: zeros beyond a batch's length.
   [[nodiscard]] QuantizedTensor key_tokens() const;
   [[nodiscard]] QuantizedTensor value_tokens() const;
@@ -74,6 +83,12 @@ class OCTAVO_API KvCache {
   void check_queries(const Operand& q) const;
   [[nodiscard]] AttentionOptions with_lengths(AttentionOptions options) const;
 
+  [[nodiscard]] Operand operand(const QuantizedTensor& of) const;
+  [[nodiscard]] QuantizedTensor empty(const Shape& shape, const Scaling& scaling) const;
+  [[nodiscard]] QuantizedTensor kept(const View& tokens, const QuantizedTensor& like) const;
+  void check_is_quantized(std::string_view what) const;
+
+  std::optional<DType> type_;  // of values; then they lie where codes would, and have no scales
   QuantizedTensor k_, v_;
   std::vector<std::int64_t> lengths_;
 };

@@ -33,6 +33,7 @@ from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped, pack
 from octavo._kv_cache import KVCache
 from octavo._layout import from_layout, to_layout
+from octavo._model import Model, load_model
 from octavo._octavo import Format, PackedWeights, Scaling
 from octavo._operation import Counts
 from octavo._produce import geglu, gelu, layer_norm, relu, rms_norm, silu, swiglu
@@ -69,6 +70,7 @@ __all__ = [
     "GemmError",
     "KVCache",
     "LimitMissed",
+    "Model",
     "PackedWeights",
     "QuantizedTensor",
     "RecipeComparison",
@@ -108,6 +110,7 @@ __all__ = [
     "int32_to_bfloat16",
     "layer_norm",
     "load",
+    "load_model",
     "pack",
     "preset",
     "preset_names",

@@ -162,6 +162,7 @@ void add_fit_squares(const Isa&, const Exec&, const QuantizeJob&, float amax, do
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
 void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
+void rope_heads(const Isa&, const Exec&, const RopeJob&);
 
 // The GEMM method that an instruction set chooses for a job (gemm.h); null: falls back to the
 // reference.
@@ -219,6 +220,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .align_exponents = align_exponents_matrix,
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
+      .rope = [](const Exec& exec, const RopeJob& job) { rope_heads(kIsa, exec, job); },
       .delayed_update = delayed_update,
       .gemm = [](const Exec& exec,
                  const GemmJob& job) { gemm_matrix(kIsa, *kGemm(job), exec, job); },

@@ -28,6 +28,8 @@ void produce_matrix(const Exec&, const Matrix& x, const Producer&,
                     const Matrix& out);  // reference_produce.cc
 bool fuses(const QuantizeJob&);          // reference_produce.cc
 
+void rope(const Exec&, const RopeJob&);  // reference_rope.cc
+
 void gemm(const Exec&, const GemmJob&);  // reference_gemm.cc
 void column_sums(const Exec&, const Matrix& values, const Matrix& before,
                  const Matrix& sums);  // reference_sums.cc

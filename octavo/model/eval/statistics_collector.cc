@@ -14,9 +14,10 @@ constexpr const char* kOp = "calibrate";
 constexpr std::size_t kNamedExperts = 40;  // of one router, in a note
 
 void check_values(std::string_view module, const View& view) {
-  check(view.dtype == DType::f32 && is_dense(view) && view.device.kind == DeviceKind::cpu,
+  check(view.dtype == DType::f32 && view.shape.rank() == 2 && is_dense(view) && view.device.kind == DeviceKind::cpu,
         ErrorCode::unsupported, kOp, "the input of '", shown(module, 160), "' is ",
-        dtype_name(view.dtype), "; expected dense float32 on the CPU");
+        dtype_name(view.dtype), " of shape ", to_string(view.shape),
+        "; expected dense rows of float32 on the CPU");
 }
 
 // Raises the amax of every head of [batch, heads, tokens, head_size], of any strides.
