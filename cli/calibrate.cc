@@ -100,9 +100,9 @@ int run_calibrate(const Arguments& arguments, const Globals& globals) {
 }  // namespace
 
 Command add_calibrate(CLI::App& program, Globals& globals) {
-  CLI::App* app = add_subcommand(program, globals, "calibrate",
-                                 "Collect statistics of a model's activations on a text",
-                                 kExamples);
+  CLI::App* app =
+      add_subcommand(program, globals, "calibrate",
+                     "Collect statistics of a model's activations on a text", kExamples);
   auto arguments = std::make_shared<Arguments>();
   app->add_option("MODEL", arguments->model, "A folder, a .safetensors or a .gguf file")
       ->required()

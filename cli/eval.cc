@@ -72,9 +72,9 @@ int run_eval(const Arguments& arguments, const Globals& globals) {
 }  // namespace
 
 Command add_eval(CLI::App& program, Globals& globals) {
-  CLI::App* app = add_subcommand(program, globals, "eval",
-                                 "Run models on a text: perplexity, and KL to an original",
-                                 kExamples);
+  CLI::App* app =
+      add_subcommand(program, globals, "eval",
+                     "Run models on a text: perplexity, and KL to an original", kExamples);
   auto arguments = std::make_shared<Arguments>();
   app->add_option("MODEL", arguments->models,
                   "Folders, .safetensors or .gguf files, quantized or not")

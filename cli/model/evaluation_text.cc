@@ -82,9 +82,11 @@ std::string evaluation_text(const ModelEvaluation& evaluation) {
       table([&](const EvaluatedModel& model) -> const TextEvaluation& { return model.texts[i]; });
     }
   out += layers_text(evaluation);
-  out += "\n  +-: one standard error. Losses and KL are in nats a token; cosine: of hidden states "
-         "after the last layer.\n";
-  for (const std::string& note : evaluation.notes) out += "  note: " + octavo::shown(note, 400) + "\n";
+  out +=
+      "\n  +-: one standard error. Losses and KL are in nats a token; cosine: of hidden states "
+      "after the last layer.\n";
+  for (const std::string& note : evaluation.notes)
+    out += "  note: " + octavo::shown(note, 400) + "\n";
   return out;
 }
 

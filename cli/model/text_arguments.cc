@@ -40,7 +40,8 @@ void add_text_options(CLI::App& app, TextArguments& arguments) {
 
 std::vector<EvalText> read_texts(const std::string& op, const TextArguments& arguments) {
   if (arguments.texts.empty() && arguments.ids.empty())
-    throw UsageError(text('[', op, "] got no --text; expected a text to run the model on, or --ids "
+    throw UsageError(text('[', op,
+                          "] got no --text; expected a text to run the model on, or --ids "
                           "with the ids of its tokens"));
   std::vector<EvalText> out;
   for (const std::string& path : arguments.texts) out.push_back(read_text_file(op, path));

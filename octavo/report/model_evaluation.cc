@@ -28,8 +28,7 @@ Json json_of_text(const TextEvaluation& text, bool is_compared) {
   out.set("excess_loss", json_of_estimate(text.excess_loss));
   Json layers = Json::array();
   for (const LayerDifference& layer : text.layers)
-    layers.push(
-        Json::object({{"cosine", layer.cosine}, {"relative_error", layer.relative_error}}));
+    layers.push(Json::object({{"cosine", layer.cosine}, {"relative_error", layer.relative_error}}));
   out.set("layers", std::move(layers));
   return out;
 }
@@ -48,15 +47,14 @@ std::string json_of(const ModelEvaluation& evaluation) {
                               {"texts", std::move(texts)}}));
   }
   for (const std::string& note : evaluation.notes) notes.push(note);
-  return Json::object(
-             {{"title", evaluation.title},
-              {"verb", "evaluate"},
-              {"against", evaluation.against.empty() ? Json() : Json(evaluation.against)},
-              {"window", evaluation.window},
-              {"tokens", evaluation.tokens},
-              {"seconds", evaluation.seconds},
-              {"models", std::move(models)},
-              {"notes", std::move(notes)}})
+  return Json::object({{"title", evaluation.title},
+                       {"verb", "evaluate"},
+                       {"against", evaluation.against.empty() ? Json() : Json(evaluation.against)},
+                       {"window", evaluation.window},
+                       {"tokens", evaluation.tokens},
+                       {"seconds", evaluation.seconds},
+                       {"models", std::move(models)},
+                       {"notes", std::move(notes)}})
       .dump();
 }
 

@@ -32,16 +32,16 @@ struct Divergence {
 
 // Of one text, or of all.
 struct TextEvaluation {
-  std::string text{};        // its name; empty for all of them
-  std::int64_t tokens = 0;   // read
-  std::int64_t scored = 0;   // predicted: all but the first of each window
-  Estimate log_loss{};       // negative log-likelihood of a token, in nats
-  Estimate perplexity{};     // exp of it
+  std::string text{};       // its name; empty for all of them
+  std::int64_t tokens = 0;  // read
+  std::int64_t scored = 0;  // predicted: all but the first of each window
+  Estimate log_loss{};      // negative log-likelihood of a token, in nats
+  Estimate perplexity{};    // exp of it
 
   // Against the original; unknown without one.
   Divergence kl{};
-  Estimate agreement{};      // share of tokens whose most likely successor is the same
-  Estimate excess_loss{};    // log_loss less the original's, token by token
+  Estimate agreement{};                   // share of tokens whose most likely successor is the same
+  Estimate excess_loss{};                 // log_loss less the original's, token by token
   std::vector<LayerDifference> layers{};  // of the embedding, then after each layer
 };
 

@@ -12,13 +12,14 @@ ModelEvaluation sample() {
   out.models.push_back({.model = "model", .is_original = true});
   for (const char* name : {"<b>a</b>", "b"}) {
     EvaluatedModel model{.model = name};
-    model.total = {.tokens = 500,
-                   .scored = 490,
-                   .log_loss = {2.0, 0.1},
-                   .perplexity = {7.389, 0.7},
-                   .kl = {.mean = {0.01, 0.001}, .median = 0.002, .percentile_99 = 0.1, .largest = 1},
-                   .agreement = {0.95, 0.01},
-                   .excess_loss = {0.02, 0.003}};
+    model.total = {
+        .tokens = 500,
+        .scored = 490,
+        .log_loss = {2.0, 0.1},
+        .perplexity = {7.389, 0.7},
+        .kl = {.mean = {0.01, 0.001}, .median = 0.002, .percentile_99 = 0.1, .largest = 1},
+        .agreement = {0.95, 0.01},
+        .excess_loss = {0.02, 0.003}};
     for (int layer = 0; layer < 5; ++layer)
       model.total.layers.push_back({.cosine = 1 - 0.001 * layer, .relative_error = 0.01 * layer});
     out.models.push_back(model);

@@ -15,9 +15,8 @@ ModelStatistics calibrate_model(const EvalModel& model, const CalibrateOptions& 
   constexpr const char* kOp = "calibrate";
   const EvalModel* const models[] = {&model};
   StatisticsCollector collector(options);  // which looks at the expression first
-  const TokenWindows windows =
-      make_windows(kOp, models, tokenize_texts(kOp, models, options.texts, options.tokens),
-                   options.window);
+  const TokenWindows windows = make_windows(
+      kOp, models, tokenize_texts(kOp, models, options.texts, options.tokens), options.window);
   const MemoryPlan plan = plan_memory(kOp, models, windows, options.max_memory, 0);
   HiddenStates hidden(kOp, windows.rows(), model.shape().hidden,
                       !plan.spills                ? ""

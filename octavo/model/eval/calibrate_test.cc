@@ -55,7 +55,8 @@ TEST(InputSums, AreThePlainMoments) {
       EXPECT_NEAR(static_cast<double>(seen.hessian[static_cast<std::size_t>(i * kWidth + j)]), mean,
                   bound);
       if (i == j)
-        EXPECT_NEAR(static_cast<double>(seen.mean_square[static_cast<std::size_t>(i)]), mean, bound);
+        EXPECT_NEAR(static_cast<double>(seen.mean_square[static_cast<std::size_t>(i)]), mean,
+                    bound);
       if (i / 16 == j / 16) {
         const auto at = static_cast<std::size_t>(i / 16 * 256 + i % 16 * 16 + j % 16);
         EXPECT_NEAR(static_cast<double>(seen.block_hessians[at]), mean, bound);
@@ -202,7 +203,8 @@ TEST(Imatrix, BinaryIsRead) {
   std::ofstream(path, std::ios::binary) << file.content();
   const StatisticsFile seen(path);
   EXPECT_EQ(seen.modules(), std::vector<std::string>{"model.layers.1.mlp.down_proj"});
-  EXPECT_EQ(seen.read("model.layers.1.mlp.down_proj").mean_square, (std::vector<float>{2.0F, 0.5F}));
+  EXPECT_EQ(seen.read("model.layers.1.mlp.down_proj").mean_square,
+            (std::vector<float>{2.0F, 0.5F}));
   EXPECT_EQ(seen.read("model.layers.1.mlp.down_proj").rows, 4);
   EXPECT_EQ(seen.notes().size(), 2U);
   seen.check_model("any", 3);  // it knows no fingerprint
@@ -243,10 +245,9 @@ TEST(Imatrix, GgufIsRead) {
   std::ofstream(path, std::ios::binary) << file.bytes();
   const StatisticsFile seen(path);
   EXPECT_EQ(seen.origin().texts, std::vector<std::string>{"wiki.txt"});
-  EXPECT_EQ(seen.modules(),
-            (std::vector<std::string>{"model.layers.0.mlp.experts.0.up_proj",
-                                      "model.layers.0.mlp.experts.1.up_proj",
-                                      "model.layers.0.self_attn.q_proj"}));
+  EXPECT_EQ(seen.modules(), (std::vector<std::string>{"model.layers.0.mlp.experts.0.up_proj",
+                                                      "model.layers.0.mlp.experts.1.up_proj",
+                                                      "model.layers.0.self_attn.q_proj"}));
   EXPECT_EQ(seen.read("model.layers.0.self_attn.q_proj").mean_square,
             (std::vector<float>{2.0F, 1.0F}));
   EXPECT_EQ(seen.read("model.layers.0.mlp.experts.0.up_proj").mean_square,

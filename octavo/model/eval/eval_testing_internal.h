@@ -32,8 +32,7 @@ class HandmadeModel : public EvalModel {
     std::mt19937 random(1), other(2);
     std::normal_distribution<float> normal;
     for (Tensor* tensor : {&embedding_, &head_})
-      for (float& value : tensor->span<float>())
-        value = normal(random) + noise * normal(other);
+      for (float& value : tensor->span<float>()) value = normal(random) + noise * normal(other);
   }
 
   [[nodiscard]] const std::string& name() const override { return name_; }
@@ -93,8 +92,8 @@ class HandmadeModel : public EvalModel {
  private:
   static void observe(std::int64_t index, const View& hidden, const LayerObserver& observer) {
     const std::string layer = "model.layers." + std::to_string(index);
-    const View rows = value_view(hidden.data, DType::f32,
-                                 {hidden.shape[0] * hidden.shape[1], hidden.shape[2]});
+    const View rows =
+        value_view(hidden.data, DType::f32, {hidden.shape[0] * hidden.shape[1], hidden.shape[2]});
     if (observer.on_input) observer.on_input(layer + ".mlp.up_proj", rows);
     if (observer.on_cache) {
       const View heads = value_view(hidden.data, DType::f32,
@@ -133,8 +132,8 @@ inline std::vector<double> plain_logits(const HandmadeModel& model, const float*
   for (std::int64_t id = 0; id < model.shape_.vocabulary; ++id) {
     double sum = 0;
     for (std::int64_t i = 0; i < model.shape_.hidden; ++i)
-      sum += static_cast<double>(head[id * model.shape_.hidden + i]) *
-             static_cast<double>(hidden[i]);
+      sum +=
+          static_cast<double>(head[id * model.shape_.hidden + i]) * static_cast<double>(hidden[i]);
     logits.push_back(sum);
   }
   return logits;
@@ -152,7 +151,8 @@ inline std::vector<double> plain_log_softmax(std::vector<double> logits) {
 inline std::vector<PlainToken> plain_tokens(const HandmadeModel& original,
                                             const HandmadeModel& model,
                                             std::span<const std::int32_t> ids) {
-  const std::vector<float> p_hidden = plain_hidden(original, ids), hidden = plain_hidden(model, ids);
+  const std::vector<float> p_hidden = plain_hidden(original, ids),
+                           hidden = plain_hidden(model, ids);
   std::vector<PlainToken> out;
   for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
     const std::size_t at = t * static_cast<std::size_t>(model.shape_.hidden);

@@ -12,8 +12,8 @@
 namespace octavo {
 
 struct EvalText {
-  std::string name{};                            // of its file
-  std::string content{};                         // UTF-8
+  std::string name{};                              // of its file
+  std::string content{};                           // UTF-8
   std::optional<std::vector<std::int32_t>> ids{};  // instead of the content
 };
 

@@ -21,9 +21,10 @@ namespace octavo::eval {
 using Differences = std::vector<std::vector<std::vector<DifferenceSums>>>;
 
 // Numbers of all texts and models, from sums.
-[[nodiscard]] std::vector<EvaluatedModel> conclude(
-    std::span<const EvalModel* const> models, const TokenWindows& windows,
-    const std::vector<std::vector<TokenSums>>& sums, const Differences& differences,
-    bool against_first);
+[[nodiscard]] std::vector<EvaluatedModel> conclude(std::span<const EvalModel* const> models,
+                                                   const TokenWindows& windows,
+                                                   const std::vector<std::vector<TokenSums>>& sums,
+                                                   const Differences& differences,
+                                                   bool against_first);
 
 }  // namespace octavo::eval

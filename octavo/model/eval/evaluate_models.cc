@@ -44,8 +44,10 @@ void note_non_finite(const std::vector<std::vector<TokenSums>>& sums,
     for (std::size_t row = 0; row < sums[model].size(); ++row)
       if (windows.targets[row] != kNoTarget && !std::isfinite(sums[model][row].log_loss())) ++count;
     if (count > 0)
-      notes.push_back(text("'", shown(models[model]->name(), 200), "' has logits that are not "
-                           "finite at ", count, " tokens: its numbers mean nothing"));
+      notes.push_back(text("'", shown(models[model]->name(), 200),
+                           "' has logits that are not "
+                           "finite at ",
+                           count, " tokens: its numbers mean nothing"));
   }
 }
 
@@ -55,15 +57,15 @@ ModelEvaluation evaluate_models(std::span<const EvalModel* const> models,
                                 const EvaluateOptions& options) {
   check_shapes(models);
   const bool is_compared = !options.against.empty();
-  const TokenWindows windows =
-      make_windows(kOp, models, tokenize_texts(kOp, models, options.texts, options.tokens),
-                   options.window);
-  const MemoryPlan plan = plan_memory(kOp, models, windows, options.max_memory,
-                                      static_cast<std::uint64_t>(windows.rows()) *
-                                          (sizeof(TokenSums) * models.size() + 8));
-  const std::string folder = !plan.spills              ? ""
-                             : options.temporary.empty() ? std::filesystem::temp_directory_path().string()
-                                                         : options.temporary;
+  const TokenWindows windows = make_windows(
+      kOp, models, tokenize_texts(kOp, models, options.texts, options.tokens), options.window);
+  const MemoryPlan plan = plan_memory(
+      kOp, models, windows, options.max_memory,
+      static_cast<std::uint64_t>(windows.rows()) * (sizeof(TokenSums) * models.size() + 8));
+  const std::string folder = !plan.spills ? ""
+                             : options.temporary.empty()
+                                 ? std::filesystem::temp_directory_path().string()
+                                 : options.temporary;
   std::vector<HiddenStates> hidden;
   std::vector<WalkedModel> walked;
   for (const EvalModel* model : models)
@@ -71,9 +73,9 @@ ModelEvaluation evaluate_models(std::span<const EvalModel* const> models,
   for (std::size_t i = 0; i < models.size(); ++i) walked.push_back({models[i], &hidden[i]});
 
   const auto layers = static_cast<std::size_t>(models[0]->shape().layers);
-  Differences differences(
-      models.size(), std::vector<std::vector<DifferenceSums>>(
-                         layers + 1, std::vector<DifferenceSums>(windows.texts.size())));
+  Differences differences(models.size(),
+                          std::vector<std::vector<DifferenceSums>>(
+                              layers + 1, std::vector<DifferenceSums>(windows.texts.size())));
   EvaluateState state(options.resume, models, windows, is_compared);
   const std::int64_t restored = state.restore(hidden, differences);
 

@@ -27,8 +27,7 @@ Json identity_of(std::span<const EvalModel* const> models, const TokenWindows& w
   for (const EvalModel* model : models)
     names.push(text(model->name(), " (", hex_of(model->fingerprint()), ")"));
   for (const TokenizedText& one : windows.texts)
-    texts.push(text(one.name, " (", one.ids.size(), " tokens, ", hex_of(tokens_hash(one)),
-                    ")"));
+    texts.push(text(one.name, " (", one.ids.size(), " tokens, ", hex_of(tokens_hash(one)), ")"));
   return Json::object({{"models", std::move(names)},
                        {"against the first", against_first},
                        {"window", windows.window},
@@ -82,9 +81,8 @@ EvaluateState::EvaluateState(std::string folder, std::span<const EvalModel* cons
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);
   if (failed)
-    fail_on_file(failed.value(), folder_, kOp, "could not create the folder '",
-                 shown(folder_, 400), "' for the state: ", failed.message(),
-                 "; name another one (--resume)");
+    fail_on_file(failed.value(), folder_, kOp, "could not create the folder '", shown(folder_, 400),
+                 "' for the state: ", failed.message(), "; name another one (--resume)");
 }
 
 std::int64_t EvaluateState::restore(std::span<HiddenStates> hidden, Differences& differences) {

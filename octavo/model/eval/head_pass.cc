@@ -51,8 +51,7 @@ class LogitBlock {
       const View hidden = walk_.models[model].hidden->fetch(first, rows, buffers_[model]);
       const LinearWeight& weight = weights_[model];
       const Operand head = weight.codes ? Operand(*weight.codes) : Operand(weight.values);
-      gemm_into(hidden, head,
-                value_view(logits_[model].view().data, DType::f32, {rows, ids_}),
+      gemm_into(hidden, head, value_view(logits_[model].view().data, DType::f32, {rows, ids_}),
                 {.accumulator = Accumulator::f32, .threads = threads_});
     }
   }
@@ -97,8 +96,8 @@ std::vector<std::vector<TokenSums>> head_pass(const LayerWalk& walk, bool agains
     norm_all(model);
     bytes += head_weight_nbytes(*model.model);
   }
-  std::vector<std::vector<TokenSums>> sums(
-      walk.models.size(), std::vector<TokenSums>(static_cast<std::size_t>(rows)));
+  std::vector<std::vector<TokenSums>> sums(walk.models.size(),
+                                           std::vector<TokenSums>(static_cast<std::size_t>(rows)));
   LogitBlock block(walk, threads);
   for (std::int64_t id = 0; id < vocabulary; id += kHeadBlock) {
     const std::int64_t ids = std::min(kHeadBlock, vocabulary - id);

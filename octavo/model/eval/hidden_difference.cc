@@ -60,8 +60,8 @@ DifferenceSums difference_of(const View& original, const View& hidden, int threa
     for (std::int64_t row = first; row < end; ++row) {
       const auto at = static_cast<std::size_t>(row);
       add_token(static_cast<const float*>(original.data) + row * cols,
-                static_cast<const float*>(hidden.data) + row * cols,
-                static_cast<std::size_t>(cols), cosines[at], relatives[at]);
+                static_cast<const float*>(hidden.data) + row * cols, static_cast<std::size_t>(cols),
+                cosines[at], relatives[at]);
     }
   });
   DifferenceSums sums{.tokens = rows};

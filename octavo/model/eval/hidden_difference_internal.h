@@ -9,7 +9,7 @@
 namespace octavo::eval {
 
 struct DifferenceSums {
-  double cosine = 0.0;    // of cosines
+  double cosine = 0.0;     // of cosines
   double relative2 = 0.0;  // of |h - h0|^2 / |h0|^2
   std::int64_t tokens = 0;
 

@@ -25,11 +25,12 @@ constexpr std::int64_t kSavedRows = 1024;  // copied at a time
 [[noreturn]] void fail_on_spill(const std::string& op, const std::string& folder,
                                 std::string_view doing, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  fail_on_file(error, folder, op, "could not ", doing, " a temporary file in '",
-               shown(folder, 400), "': ", std::strerror(error),
-               full ? "; it holds the hidden states: free space, name another folder (--temporary), "
-                      "or allow more memory (--max-memory)"
-                    : "; name another folder (--temporary)");
+  fail_on_file(error, folder, op, "could not ", doing, " a temporary file in '", shown(folder, 400),
+               "': ", std::strerror(error),
+               full
+                   ? "; it holds the hidden states: free space, name another folder (--temporary), "
+                     "or allow more memory (--max-memory)"
+                   : "; name another folder (--temporary)");
 }
 
 // A file without a name. File systems that have no O_TMPFILE get one whose name is taken away at
@@ -84,8 +85,7 @@ std::int64_t HiddenStates::row_bytes() const {
 
 View HiddenStates::fetch(std::int64_t first, std::int64_t count, Tensor& buffer) const {
   if (is_in_memory())
-    return value_view(memory_.span<float>().data() + first * hidden_, DType::f32,
-                      {count, hidden_});
+    return value_view(memory_.span<float>().data() + first * hidden_, DType::f32, {count, hidden_});
   if (buffer.shape().rank() != 2 || buffer.shape()[0] < count || buffer.shape()[1] != hidden_)
     buffer = Tensor::values({count, hidden_}, DType::f32);
   float* const data = buffer.span<float>().data();

@@ -57,7 +57,8 @@ void add_tensor(std::string_view name, std::span<const float> sums, std::span<co
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::string module = module_of(name, i, counts.size());
     if (module.empty()) {
-      out.notes.push_back(text("'", shown(name, 120), "' is left out: octavo knows no module that "
+      out.notes.push_back(text("'", shown(name, 120),
+                               "' is left out: octavo knows no module that "
                                "it would be in a model"));
       return;
     }
@@ -65,8 +66,7 @@ void add_tensor(std::string_view name, std::span<const float> sums, std::span<co
     for (const float sum : sums.subspan(i * width, width))
       one.mean_square.push_back(
           counts[i] > 0 ? static_cast<float>(static_cast<double>(sum) / counts[i]) : 0.0F);
-    if (!(counts[i] > 0))
-      out.notes.push_back(text("'", shown(module, 120), "' has seen no token"));
+    if (!(counts[i] > 0)) out.notes.push_back(text("'", shown(module, 120), "' has seen no token"));
     out.modules.push_back(std::move(one));
   }
 }
@@ -123,7 +123,8 @@ ModelStatistics parse_imatrix_binary(std::string_view content, std::string_view 
     // belongs to is not in it.
     const double count = calls;
     if (name.find("_exps.") != std::string_view::npos) {
-      out.notes.push_back(text("'", shown(name, 120), "' is left out: this format does not say how "
+      out.notes.push_back(text("'", shown(name, 120),
+                               "' is left out: this format does not say how "
                                "many experts it has; a GGUF imatrix does"));
       continue;
     }

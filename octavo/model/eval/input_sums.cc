@@ -49,9 +49,8 @@ void InputSums::add_block(const float* rows, std::int64_t count, std::int64_t fi
   const auto at = static_cast<std::size_t>(first);
   std::copy_n(&amax_[at], channels, most.begin());
   std::copy_n(&squares_[at], channels, squares.begin());
-  double* const hessian = options_.block_hessians
-                              ? &blocks_[static_cast<std::size_t>(first * kHessianBlock)]
-                              : nullptr;
+  double* const hessian =
+      options_.block_hessians ? &blocks_[static_cast<std::size_t>(first * kHessianBlock)] : nullptr;
   for (std::int64_t row = 0; row < count; ++row) {
     const float* const values = rows + row * width_ + first;
     for (std::size_t i = 0; i < channels; ++i) {

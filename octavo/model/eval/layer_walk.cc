@@ -50,11 +50,11 @@ void walk_embedding(const LayerWalk& walk) {
   for (std::size_t at = 0; at < walk.models.size(); ++at) {
     const WalkedModel& model = walk.models[at];
     for (const WindowGroup& group : walk.windows->groups) {
-      const View rows = model.hidden->is_in_memory()
-                            ? model.hidden->fetch(group.first, group.rows(), buffer)
-                            : (buffer = Tensor::values({group.rows(), model.hidden->hidden()},
-                                                       DType::f32))
-                                  .view();
+      const View rows =
+          model.hidden->is_in_memory()
+              ? model.hidden->fetch(group.first, group.rows(), buffer)
+              : (buffer = Tensor::values({group.rows(), model.hidden->hidden()}, DType::f32))
+                    .view();
       model.model->embed(ids_of(*walk.windows, group), rows);
       model.hidden->keep(group.first, rows);
       if (walk.after_group) walk.after_group(at, -1, group, rows);

@@ -17,7 +17,7 @@ namespace octavo::eval {
 
 // What is in memory during a walk. docs/guide/models.md says how it adds up.
 struct MemoryPlan {
-  bool spills = false;      // hidden states are in a file
+  bool spills = false;       // hidden states are in a file
   bool reads_ahead = false;  // the next layer is read while one computes
 };
 

@@ -14,7 +14,8 @@ constexpr const char* kOp = "calibrate";
 constexpr std::size_t kNamedExperts = 40;  // of one router, in a note
 
 void check_values(std::string_view module, const View& view) {
-  check(view.dtype == DType::f32 && view.shape.rank() == 2 && is_dense(view) && view.device.kind == DeviceKind::cpu,
+  check(view.dtype == DType::f32 && view.shape.rank() == 2 && is_dense(view) &&
+            view.device.kind == DeviceKind::cpu,
         ErrorCode::unsupported, kOp, "the input of '", shown(module, 160), "' is ",
         dtype_name(view.dtype), " of shape ", to_string(view.shape),
         "; expected dense rows of float32 on the CPU");
@@ -32,7 +33,7 @@ void raise_amax(const View& view, std::vector<float>& amax) {
     for (std::int64_t h = 0; h < view.shape[1]; ++h) {
       float& most = amax[static_cast<std::size_t>(h)];
       for (std::int64_t t = 0; t < view.shape[2]; ++t)
-        for (const float* x = at(b, h, t), *end = x + view.shape[3]; x != end; ++x)
+        for (const float *x = at(b, h, t), *end = x + view.shape[3]; x != end; ++x)
           most = std::fabs(*x) > most || *x != *x ? std::fabs(*x) : most;
     }
 }
@@ -44,15 +45,12 @@ StatisticsCollector::StatisticsCollector(const CalibrateOptions& options) : opti
 }
 
 LayerObserver StatisticsCollector::observer() {
-  return {.on_input = [this](std::string_view module, const View& input) {
-            add_input(module, input);
-          },
-          .on_cache = [this](std::string_view module, const View& k, const View& v) {
-            add_cache(module, k, v);
-          },
-          .on_routing = [this](std::string_view module, std::span<const std::int64_t> tokens) {
-            add_routing(module, tokens);
-          }};
+  return {
+      .on_input = [this](std::string_view module, const View& input) { add_input(module, input); },
+      .on_cache = [this](std::string_view module, const View& k,
+                         const View& v) { add_cache(module, k, v); },
+      .on_routing = [this](std::string_view module,
+                           std::span<const std::int64_t> tokens) { add_routing(module, tokens); }};
 }
 
 void StatisticsCollector::add_input(std::string_view module, const View& input) {
@@ -62,9 +60,10 @@ void StatisticsCollector::add_input(std::string_view module, const View& input) 
     const bool full = full_ && full_->is_in(module);
     take_memory(module, input.shape[1], full);
     found_full_ = found_full_ || full;
-    at = open_.try_emplace(std::string(module), input.shape[1],
-                           InputSumsOptions{.block_hessians = options_.block_hessians,
-                                            .hessian = full})
+    at = open_
+             .try_emplace(
+                 std::string(module), input.shape[1],
+                 InputSumsOptions{.block_hessians = options_.block_hessians, .hessian = full})
              .first;
   }
   at->second.add(input, options_.threads);
@@ -74,10 +73,9 @@ void StatisticsCollector::add_input(std::string_view module, const View& input) 
 void StatisticsCollector::take_memory(std::string_view module, std::int64_t width, bool full) {
   const auto wide = static_cast<std::uint64_t>(width);
   memory_ += 4 * (2 + (options_.block_hessians ? 16 : 0) + (full ? 3 * wide : 0)) * wide;
-  check(memory_ <= options_.max_memory, ErrorCode::invalid_argument, kOp,
-        "statistics up to '", shown(module, 160), "' take ", memory_ >> 20,
-        " MiB; expected at most max_memory, ", options_.max_memory >> 20,
-        " MiB; allow more, or ask for the Hessians of fewer modules");
+  check(memory_ <= options_.max_memory, ErrorCode::invalid_argument, kOp, "statistics up to '",
+        shown(module, 160), "' take ", memory_ >> 20, " MiB; expected at most max_memory, ",
+        options_.max_memory >> 20, " MiB; allow more, or ask for the Hessians of fewer modules");
 }
 
 void StatisticsCollector::add_cache(std::string_view module, const View& k, const View& v) {

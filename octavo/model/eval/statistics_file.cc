@@ -46,7 +46,7 @@ bool is_safetensors(const std::string& path) {
 struct StatisticsFile::State {
   std::string path{};
   StatisticsOrigin origin{};
-  std::optional<safetensors::FileReader> file{};         // of octavo
+  std::optional<safetensors::FileReader> file{};                   // of octavo
   std::map<std::string, ModuleStatistics, std::less<>> modules{};  // of an imatrix file
   std::map<std::string, std::int64_t, std::less<>> widths{};
   std::vector<std::string> notes{};
@@ -64,7 +64,8 @@ struct StatisticsFile::State {
     file->read(tensor, 0, std::as_writable_bytes(std::span(out)));
     return out;
   }
-  [[nodiscard]] std::vector<float> floats_of(std::string_view module, std::string_view suffix) const {
+  [[nodiscard]] std::vector<float> floats_of(std::string_view module,
+                                             std::string_view suffix) const {
     const TensorEntry* const tensor = file->find(text(module, suffix));
     return tensor == nullptr ? std::vector<float>() : values<float>(*tensor, StoredType::f32);
   }
@@ -77,7 +78,8 @@ struct StatisticsFile::State {
     file.emplace(path);
     const safetensors::Header& header = file->header();
     check(metadata_of(header, "format") == kStatisticsFormat, ErrorCode::invalid_argument, kOp, "'",
-          shown(path, 400), "' is a safetensors file, but no statistics; expected one of octavo "
+          shown(path, 400),
+          "' is a safetensors file, but no statistics; expected one of octavo "
           "calibrate");
     check(metadata_of(header, "version") == kStatisticsVersion, ErrorCode::unsupported, kOp, "'",
           shown(path, 400), "' has version '", shown(metadata_of(header, "version")),
@@ -193,7 +195,8 @@ void StatisticsFile::check_model(std::string_view model, std::uint64_t fingerpri
   check(origin.fingerprint == 0 || origin.fingerprint == fingerprint, ErrorCode::invalid_argument,
         kOp, "'", shown(state_->path, 400), "' has the statistics of '", shown(origin.model, 200),
         "' (", hex_of(origin.fingerprint), "), and '", shown(model, 200), "' (",
-        hex_of(fingerprint), ") is another model; expected those of this one; run octavo calibrate "
+        hex_of(fingerprint),
+        ") is another model; expected those of this one; run octavo calibrate "
         "on it");
 }
 

@@ -20,8 +20,8 @@ namespace octavo {
 
 // Of the input of one Linear, K wide. An expert's has the tokens that were routed to it alone.
 struct ModuleStatistics {
-  std::string module{};  // its name in the checkpoint, "model.layers.0.mlp.down_proj"
-  std::int64_t rows = 0;  // tokens it has seen
+  std::string module{};              // its name in the checkpoint, "model.layers.0.mlp.down_proj"
+  std::int64_t rows = 0;             // tokens it has seen
   std::vector<float> amax{};         // [K]; empty in what imatrix files give
   std::vector<float> mean_square{};  // [K], E[x^2]
   // E[x x^T] of 16 neighbouring channels, [ceil(K / 16), 16, 16]; channels beyond K are zero.
@@ -37,13 +37,13 @@ struct CacheStatistics {
 };
 
 struct RoutingStatistics {
-  std::string module{};  // of the router
+  std::string module{};                // of the router
   std::vector<std::int64_t> tokens{};  // by expert
 };
 
 // What a file says of itself.
 struct StatisticsOrigin {
-  std::string model{};  // path at the time
+  std::string model{};            // path at the time
   std::uint64_t fingerprint = 0;  // ModelFiles::fingerprint; 0: not known
   std::int64_t tokens = 0;
   std::vector<std::string> texts{};  // name and hash of each

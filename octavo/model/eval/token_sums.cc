@@ -54,7 +54,8 @@ using Terms = std::array<double, static_cast<std::size_t>(kStrip)>;
 
 // exp(value - largest) of each, and their sum.
 double exps_of(const float* values, std::size_t count, double largest, Terms& terms) {
-  if (largest == -std::numeric_limits<double>::infinity()) largest = 0.0;  // all of them -inf, or NaN
+  if (largest == -std::numeric_limits<double>::infinity())
+    largest = 0.0;  // all of them -inf, or NaN
   for (std::size_t i = 0; i < count; ++i)
     terms[i] = exp_of(static_cast<double>(values[i]) - largest);
   std::array<double, kLanes> lanes{};
@@ -88,8 +89,8 @@ double take_largest(TokenSums& sums, const float* logits, std::size_t count,
   if (!(static_cast<double>(largest) > sums.largest)) return 1.0;
   const double factor = sums.sum == 0.0 ? 0.0 : exp_of(sums.largest - static_cast<double>(largest));
   sums.largest = static_cast<double>(largest);
-  sums.top = static_cast<std::int32_t>(first_id + (std::find(logits, logits + count, largest) -
-                                                   logits));
+  sums.top =
+      static_cast<std::int32_t>(first_id + (std::find(logits, logits + count, largest) - logits));
   sums.sum *= factor;
   return factor;
 }
@@ -122,8 +123,8 @@ void add_logits(std::span<const float* const> logits, std::span<TokenSums* const
 }
 
 double divergence_of(const TokenSums& original, const TokenSums& model) {
-  const double kl = model.divergence / original.sum +
-                    (model.log_normalizer() - original.log_normalizer());
+  const double kl =
+      model.divergence / original.sum + (model.log_normalizer() - original.log_normalizer());
   return kl < 0.0 ? 0.0 : kl;
 }
 

@@ -49,7 +49,8 @@ TEST(TokenSums, AreThoseOfTheWholeSoftmax) {
     const long double np = plain_normalizer(p), nq = plain_normalizer(q);
     // exp_of is right to 1e-14, sums of 5000 terms to 5000 * 2^-53 at worst.
     EXPECT_NEAR(sums[0].log_normalizer(), static_cast<double>(np), 1e-12);
-    EXPECT_NEAR(sums[1].log_loss(), static_cast<double>(nq - static_cast<long double>(q[4999])), 1e-12);
+    EXPECT_NEAR(sums[1].log_loss(), static_cast<double>(nq - static_cast<long double>(q[4999])),
+                1e-12);
     EXPECT_EQ(sums[1].top, std::max_element(q.begin(), q.end()) - q.begin());
     long double kl = 0;
     for (std::size_t i = 0; i < p.size(); ++i) {

@@ -12,11 +12,12 @@ void check_ids(const std::string& op, const EvalModel& model, const TokenizedTex
     return id < 0 || id >= model.shape().vocabulary;
   });
   if (beyond == text.ids.end()) return;
-  fail(ErrorCode::invalid_argument, op, "token ", beyond - text.ids.begin(), " of '",
-       shown(text.name, 200), "' has the id ", *beyond, ", and the embedding of '",
-       shown(model.name(), 200), "' has ", model.shape().vocabulary,
-       " rows; expected ids below that; the tokenizer is not this model's, or the text needs tokens "
-       "that were added without a row");
+  fail(
+      ErrorCode::invalid_argument, op, "token ", beyond - text.ids.begin(), " of '",
+      shown(text.name, 200), "' has the id ", *beyond, ", and the embedding of '",
+      shown(model.name(), 200), "' has ", model.shape().vocabulary,
+      " rows; expected ids below that; the tokenizer is not this model's, or the text needs tokens "
+      "that were added without a row");
 }
 
 std::vector<std::int32_t> ids_of(const std::string& op, std::span<const EvalModel* const> models,
@@ -56,7 +57,8 @@ std::vector<TokenizedText> tokenize_texts(const std::string& op,
     if (most > 0 && static_cast<std::int64_t>(one.ids.size()) > most)
       one.ids.resize(static_cast<std::size_t>(most));
     check(one.ids.size() >= 2, ErrorCode::invalid_argument, op, "'", shown(text.name, 200),
-          "' has ", one.ids.size(), " tokens; expected two at least: the first of a window is not "
+          "' has ", one.ids.size(),
+          " tokens; expected two at least: the first of a window is not "
           "predicted");
     for (const EvalModel* model : models) check_ids(op, *model, one);
     out.push_back(std::move(one));
@@ -78,8 +80,7 @@ TokenWindows make_windows(const std::string& op, std::span<const EvalModel* cons
   TokenWindows out{.window = window};
   const auto add_group = [&](std::size_t text, std::int64_t from, std::int64_t windows,
                              std::int64_t tokens) {
-    out.groups.push_back(
-        {.text = text, .first = out.rows(), .windows = windows, .tokens = tokens});
+    out.groups.push_back({.text = text, .first = out.rows(), .windows = windows, .tokens = tokens});
     const std::vector<std::int32_t>& ids = texts[text].ids;
     for (std::int64_t i = 0; i < windows * tokens; ++i) {
       const auto at = static_cast<std::size_t>(from + i);

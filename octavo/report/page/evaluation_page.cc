@@ -19,12 +19,12 @@ constexpr std::size_t kLineStyles = 6;  // .line0 to .line5 of page_style.cc
 
 std::string head_of(const ModelEvaluation& evaluation) {
   const auto models = static_cast<std::int64_t>(evaluation.models.size());
-  return text("<header><h1>", escaped(evaluation.title), "</h1><p class=\"soft\">",
-              page::grouped(models), models == 1 ? " model" : " models", " on ",
-              page::grouped(evaluation.tokens), " tokens in windows of ",
-              page::grouped(evaluation.window),
-              evaluation.against.empty() ? "" : text(", held against ", escaped(evaluation.against)),
-              "; ", fixed(evaluation.seconds, 1), " s</p></header>\n");
+  return text(
+      "<header><h1>", escaped(evaluation.title), "</h1><p class=\"soft\">", page::grouped(models),
+      models == 1 ? " model" : " models", " on ", page::grouped(evaluation.tokens),
+      " tokens in windows of ", page::grouped(evaluation.window),
+      evaluation.against.empty() ? "" : text(", held against ", escaped(evaluation.against)), "; ",
+      fixed(evaluation.seconds, 1), " s</p></header>\n");
 }
 
 // Digits as far as the standard error lets them mean something, and one more.
@@ -33,10 +33,10 @@ std::string with_error(const Estimate& estimate, double times = 1) {
   if (std::isnan(value)) return "-";
   const int digits =
       error > 0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(error))), 0, 9) : 4;
-  const std::string shown = std::fabs(value) < 1e-4 && value != 0 ? brief(value)
-                                                                  : fixed(value, digits);
-  return text(shown, std::isnan(error) ? std::string() : text(" <span class=\"soft\">± ", brief(error),
-                                                   "</span>"));
+  const std::string shown =
+      std::fabs(value) < 1e-4 && value != 0 ? brief(value) : fixed(value, digits);
+  return text(shown, std::isnan(error) ? std::string()
+                                       : text(" <span class=\"soft\">± ", brief(error), "</span>"));
 }
 
 std::string cell(std::string_view label, const std::string& content) {
@@ -47,24 +47,26 @@ std::string row_of(const ModelEvaluation& evaluation, const EvaluatedModel& mode
                    const TextEvaluation& seen, const std::string& name, std::string_view dot) {
   std::string out = text("<tr><td class=\"n mono\">", dot, name, "</td>",
                          cell("perplexity", with_error(seen.perplexity)));
-  if (evaluation.against.empty()) return out + cell("tokens", page::grouped(seen.scored)) + "</tr>\n";
+  if (evaluation.against.empty())
+    return out + cell("tokens", page::grouped(seen.scored)) + "</tr>\n";
   if (model.is_original)
     return out + "<td class=\"a\" colspan=\"5\">the original</td>" +
            cell("tokens", page::grouped(seen.scored)) + "</tr>\n";
   const double cosine = seen.layers.empty() ? kUnknown : seen.layers.back().cosine;
   return text(out, cell("loss added", with_error(seen.excess_loss)),
-              cell("KL", with_error(seen.kl.mean)),
-              cell("KL, 99 %", brief(seen.kl.percentile_99)),
+              cell("KL", with_error(seen.kl.mean)), cell("KL, 99 %", brief(seen.kl.percentile_99)),
               cell("same top token", with_error(seen.agreement, 100) + " %"),
               cell("cosine, last layer", page::cosine_text(cosine)),
               cell("tokens", page::grouped(seen.scored)), "</tr>\n");
 }
 
 std::string heads_of(const ModelEvaluation& evaluation) {
-  std::string heads = page::head_cell("model", "its path", true) +
-                      page::head_cell("perplexity", "exp of the mean loss of a token; less is better");
+  std::string heads =
+      page::head_cell("model", "its path", true) +
+      page::head_cell("perplexity", "exp of the mean loss of a token; less is better");
   if (!evaluation.against.empty()) {
-    heads += page::head_cell("loss added", "mean loss less the original's, in nats, token by token");
+    heads +=
+        page::head_cell("loss added", "mean loss less the original's, in nats, token by token");
     heads += page::head_cell("KL", "mean of KL(original || model), in nats");
     heads += page::head_cell("KL, 99 %", "99 of 100 tokens have less");
     heads += page::head_cell("same top token", "how often the most likely token is the original's");
@@ -83,11 +85,11 @@ std::string side_by_side(const ModelEvaluation& evaluation) {
   for (std::size_t i = 0; i < evaluation.models.size(); ++i)
     rows += row_of(evaluation, evaluation.models[i], evaluation.models[i].total,
                    page::breakable(evaluation.models[i].model), dot_of(evaluation, i));
-  return text("<section><h2>Side by side</h2><p class=\"soft small\">± is one standard error, of "
-              "tokens taken as independent.</p><div class=\"wrap\"><table class=\"cardrows\"><thead>"
-              "<tr>",
-              heads_of(evaluation), "</tr></thead><tbody>\n", rows,
-              "</tbody></table></div></section>\n");
+  return text(
+      "<section><h2>Side by side</h2><p class=\"soft small\">± is one standard error, of "
+      "tokens taken as independent.</p><div class=\"wrap\"><table class=\"cardrows\"><thead>"
+      "<tr>",
+      heads_of(evaluation), "</tr></thead><tbody>\n", rows, "</tbody></table></div></section>\n");
 }
 
 std::string by_text(const ModelEvaluation& evaluation) {
@@ -169,12 +171,12 @@ class LayerChart {
     for (int i = 0; i <= powers; i += step) {
       const int power = static_cast<int>(low_) + i;
       const double at = y(std::pow(10.0, power));
-      out += text("<path class=\"rule\" d=\"M", fixed(kLeft, 0), " ", fixed(at, 1), "h",
-                  fixed(kWidth, 0), "\"/><text x=\"", fixed(kLeft - 8, 0), "\" y=\"",
-                  fixed(at + 4, 1), "\" text-anchor=\"end\">",
-                  power >= -3 && power <= 0 ? fixed(std::pow(10.0, power), -power)
-                                            : text("1e", power),
-                  "</text>");
+      out +=
+          text("<path class=\"rule\" d=\"M", fixed(kLeft, 0), " ", fixed(at, 1), "h",
+               fixed(kWidth, 0), "\"/><text x=\"", fixed(kLeft - 8, 0), "\" y=\"", fixed(at + 4, 1),
+               "\" text-anchor=\"end\">",
+               power >= -3 && power <= 0 ? fixed(std::pow(10.0, power), -power) : text("1e", power),
+               "</text>");
     }
     const std::size_t layers = points_ - 1, every = std::max<std::size_t>(1, (layers + 15) / 16);
     out += text("<text x=\"", fixed(x(0), 1), "\" y=\"", fixed(kTop + kHeight + 18, 0),
@@ -225,17 +227,18 @@ std::string along_the_layers(const ModelEvaluation& evaluation) {
           .drawn(evaluation, "Relative error of hidden states: root mean square over tokens",
                  "after layer");
   const std::string angle =
-      LayerChart([](const LayerDifference& layer) { return 1 - layer.cosine; })
-          .drawn(evaluation, "1 - cosine of hidden states: mean over tokens", "after layer");
+      LayerChart([](const LayerDifference& layer) {
+        return 1 - layer.cosine;
+      }).drawn(evaluation, "1 - cosine of hidden states: mean over tokens", "after layer");
   if (error.empty() && angle.empty())
     return "<section><h2>Along the layers</h2><p>Hidden states are the original's after every "
            "layer.</p></section>\n";
-  return text("<section><h2>Along the layers</h2><p class=\"soft small\">How far hidden states are "
-              "from the original's after each layer, on a logarithmic scale; \"in\" is the "
-              "embedding. A step upwards is where the answer is lost.</p><div class=\"key\">",
-              keys, "</div>\n", error, angle, steps.empty() ? "" : text("<ul class=\"small\">", steps,
-                                                                        "</ul>"),
-              "</section>\n");
+  return text(
+      "<section><h2>Along the layers</h2><p class=\"soft small\">How far hidden states are "
+      "from the original's after each layer, on a logarithmic scale; \"in\" is the "
+      "embedding. A step upwards is where the answer is lost.</p><div class=\"key\">",
+      keys, "</div>\n", error, angle,
+      steps.empty() ? "" : text("<ul class=\"small\">", steps, "</ul>"), "</section>\n");
 }
 
 std::string notes_of(const ModelEvaluation& evaluation) {
