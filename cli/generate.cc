@@ -93,21 +93,29 @@ int run_generate(const Arguments& arguments, const Globals& globals) {
                      "; give one of them");
   GenerateOptions options = arguments.options;
   options.cache = cache_options(arguments.cache);
-  const std::vector<std::int32_t> ids = parse_ids(arguments.ids);
+  std::vector<std::int32_t> ids = parse_ids(arguments.ids);
   const Decoder model(arguments.input, {.threads = options.run.threads});
+  std::optional<Tokenizer> tokenizer;
+  std::optional<Tokenizer::Stream> stream;
+  if (arguments.has_prompt) {
+    tokenizer = model.files().load_tokenizer();
+    stream.emplace(*tokenizer);
+    ids = tokenizer->encode(arguments.prompt);
+  }
   bool any = false;
   options.on_token = [&](std::int32_t id) {
     if (globals.json) return true;
-    print(any ? text(",", id) : text(id));
+    print(stream ? stream->put(id) : any ? text(",", id) : text(id));
     std::fflush(stdout);
     any = true;
     return true;
   };
   const GenerateResult result = generate(model, ids, options);
   if (globals.json) {
-    print(json_of(result, ids.size(), std::nullopt));
+    print(json_of(result, ids.size(),
+                  tokenizer ? std::optional(tokenizer->decode(result.ids)) : std::nullopt));
   } else {
-    print("\n");
+    print((stream ? stream->finish() : std::string()) + "\n");
   }
   say_speed(result, ids.size());
   return kGood;

@@ -139,6 +139,13 @@ std::string ModelFiles::text_file(const std::string& name) const {
   return read_small_file(file.string(), kMostText);
 }
 
+Tokenizer ModelFiles::load_tokenizer() const {
+  const std::string json = text_file("tokenizer.json");
+  check(!json.empty(), ErrorCode::invalid_argument, kOp, "there is no tokenizer.json beside '",
+        shown(path(), 200), "', which turns text into tokens; get the model's own, or give ids");
+  return Tokenizer::from_json(json, text_file("tokenizer_config.json"));
+}
+
 std::uint64_t ModelFiles::fingerprint() const {
   Fingerprint out;
   for (const StoredTensor& tensor : state_->files.reader().tensors()) {

@@ -11,6 +11,7 @@
 #include "octavo/base/macros.h"
 #include "octavo/model/decoder_layer.h"
 #include "octavo/model/model_config.h"
+#include "octavo/model/tokenizer/tokenizer.h"
 #include "octavo/nn/embedding.h"
 #include "octavo/nn/norm_layer.h"
 #include "octavo/tensor/tensor.h"
@@ -41,6 +42,9 @@ class OCTAVO_API ModelFiles {
   // Contents of a file beside the weights, or made from a GGUF file's metadata, by its name
   // ("tokenizer.json"); empty where there is none.
   [[nodiscard]] std::string text_file(const std::string& name) const;
+  // By its tokenizer.json. Throws Error(invalid_argument) where there is none, Error(unsupported)
+  // for one of another kind than octavo knows.
+  [[nodiscard]] Tokenizer load_tokenizer() const;
   // Names and shapes of tensors and config, as one number: tells one model from another.
   [[nodiscard]] std::uint64_t fingerprint() const;
 

@@ -44,10 +44,12 @@ class Model:
     30
     >>> model.logits([1, 450, 4996])            # float32, [tokens, vocabulary]
     >>> model.generate([1, 450, 4996], max_tokens=8)
+    >>> model.generate("Once upon a time", max_tokens=8)
     """
 
     def __init__(self, handle: _octavo.Decoder) -> None:
         self._handle = handle
+        self._tokenizer: _octavo.Tokenizer | None = None
 
     def __repr__(self) -> str:
         config = self.config
@@ -73,7 +75,7 @@ class Model:
 
     def generate(
         self,
-        prompt: Iterable[int],
+        prompt: Iterable[int] | str,
         max_tokens: int = 128,
         *,
         temperature: float = 0.0,
@@ -84,8 +86,8 @@ class Model:
         cache: str = "float32",
         threads: int = 0,
         on_token: Callable[[int], bool | None] | None = None,
-    ) -> Generated:
-        """Token ids after those of the prompt.
+    ) -> Generated | str:
+        """What follows the prompt: token ids after token ids, text after text.
 
         temperature: 0 takes the most likely token each time (greedy); else tokens are drawn by
             their probability, logits divided by it, of the top_k most likely (0: of all) and the
@@ -96,9 +98,11 @@ class Model:
         op = "Model.generate"
         if cache not in _CACHES:
             raise ValueError(f"[{op}] got cache={cache!r}; expected one of {', '.join(_CACHES)}")
-        return Generated(
+        tokenizer = self._tokens() if isinstance(prompt, str) else None
+        ids = _ids(prompt, op) if tokenizer is None else tokenizer.encode(prompt, True)
+        generated = Generated(
             *self._handle.generate(
-                _ids(prompt, op),
+                ids,
                 max_tokens=integer(max_tokens, "max_tokens", _MOST_TOKENS, op),
                 temperature=float(temperature),
                 top_k=integer(top_k, "top_k", _MOST_TOKENS, op),
@@ -110,6 +114,12 @@ class Model:
                 on_token=on_token,
             )
         )
+        return generated if tokenizer is None else tokenizer.decode(list(generated), True)
+
+    def _tokens(self) -> _octavo.Tokenizer:
+        if self._tokenizer is None:
+            self._tokenizer = self._handle.tokenizer()
+        return self._tokenizer
 
 
 def load_model(
@@ -131,5 +141,5 @@ def load_model(
 
 def _ids(ids: Iterable[int], op: str) -> list[int]:
     if isinstance(ids, str):
-        raise TypeError(f"[{op}] got a text; expected token ids")
+        raise TypeError(f"[{op}] got a text; expected token ids (generate takes text, too)")
     return [integer(one, "a token id", _MOST_TOKENS, op) for one in ids]

@@ -74,6 +74,7 @@ void bind_model(nb::module_& module) {
       .def("generate", &generated, nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("temperature"),
            nb::arg("top_k"), nb::arg("top_p"), nb::arg("seed"), nb::arg("stop_at_eos"),
            nb::arg("cache").none(), nb::arg("threads"), nb::arg("on_token").none())
+      .def("tokenizer", [](const Decoder& self) { return self.files().load_tokenizer(); })
       .def(
           "text_file",
           [](const Decoder& self, const std::string& name) { return self.files().text_file(name); },

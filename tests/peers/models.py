@@ -1,10 +1,12 @@
 """Tiny models with random weights, and helpers of the tests that quantize and load them."""
 
+import importlib
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import torch
 import transformers
@@ -35,6 +37,13 @@ def make(kind, folder, seed=0, dtype=torch.bfloat16):
         model = transformers.Qwen3MoeForCausalLM(config)
     model.to(dtype).save_pretrained(folder)
     return folder
+
+
+def package():
+    """The Python package that `make release` builds, or the one that OCTAVO_PACKAGE names."""
+    built = os.environ.get("OCTAVO_PACKAGE", str(ROOT / "build" / "release" / "package"))
+    sys.path.insert(0, built)
+    return importlib.import_module("octavo")
 
 
 def octavo(*arguments, codes=(0,)):
