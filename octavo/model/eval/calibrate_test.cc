@@ -54,9 +54,10 @@ TEST(InputSums, AreThePlainMoments) {
       const double bound = std::fabs(mean) * 0x1p-23 + 1e-13;
       EXPECT_NEAR(static_cast<double>(seen.hessian[static_cast<std::size_t>(i * kWidth + j)]), mean,
                   bound);
-      if (i == j)
+      if (i == j) {
         EXPECT_NEAR(static_cast<double>(seen.mean_square[static_cast<std::size_t>(i)]), mean,
                     bound);
+      }
       if (i / 16 == j / 16) {
         const auto at = static_cast<std::size_t>(i / 16 * 256 + i % 16 * 16 + j % 16);
         EXPECT_NEAR(static_cast<double>(seen.block_hessians[at]), mean, bound);

@@ -39,7 +39,9 @@ TEST(HiddenStates, AreTheSameInMemoryAndInAFile) {
     fill(states);
     expect_filled(states);
     const std::uint64_t this_hash = states.save(saved);
-    if (hash != 0) EXPECT_EQ(this_hash, hash);
+    if (hash != 0) {
+      EXPECT_EQ(this_hash, hash);
+    }
     hash = this_hash;
   }
   for (const std::string& where : {std::string(), folder}) {

@@ -89,9 +89,9 @@ struct StatisticsFile::State {
     origin.made_by = metadata_of(header, "made_by");
     const std::string_view tokens = metadata_of(header, "tokens");
     std::from_chars(tokens.data(), tokens.data() + tokens.size(), origin.tokens);
-    if (const std::string_view texts = metadata_of(header, "texts"); !texts.empty())
-      for (const Json& one : parse_json(texts, path).elements())
-        origin.texts.emplace_back(one.string_or(""));
+    const std::string_view texts = metadata_of(header, "texts");
+    const Json listed = texts.empty() ? Json() : parse_json(texts, path);
+    for (const Json& one : listed.elements()) origin.texts.emplace_back(one.string_or(""));
     for (const TensorEntry& tensor : header.tensors) check_tensor(tensor);
   }
 
