@@ -24,6 +24,8 @@ Command add_verify(CLI::App& program, Globals& globals);
 Command add_convert(CLI::App& program, Globals& globals);
 Command add_dequantize(CLI::App& program, Globals& globals);
 Command add_compare(CLI::App& program, Globals& globals);
+Command add_eval(CLI::App& program, Globals& globals);
+Command add_calibrate(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);
 Command add_generate(CLI::App& program, Globals& globals);
 Command add_attention_report(CLI::App& program, Globals& globals);

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
+#include <optional>
 #include <vector>
 
+#include "octavo/base/hexadecimal.h"
 #include "octavo/base/word_sum_internal.h"
 
 namespace octavo::safetensors {
@@ -52,11 +53,8 @@ std::uint64_t data_checksum(const FileReader& file) {
 }
 
 bool has_checksum(const FileReader& file, std::string_view digits) {
-  std::uint64_t sum = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stopped, error] = std::from_chars(digits.data(), end, sum, 16);
-  return digits.size() == 16 && stopped == end && error == std::errc() &&
-         data_checksum(file) == sum;
+  const std::optional<std::uint64_t> sum = parse_hex(digits);
+  return sum && data_checksum(file) == *sum;
 }
 
 }  // namespace octavo::safetensors

@@ -27,6 +27,7 @@ from octavo._checkpoint_report import CheckpointReport, Finding, Findings, Limit
 from octavo._compare_recipes import RecipeComparison, compare_recipes
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
+from octavo._evaluate import Calibration, Evaluation, calibrate, evaluate
 from octavo._files import load, save
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped, pack
@@ -58,11 +59,13 @@ __all__ = [
     "AttentionChoice",
     "AttentionReport",
     "Backend",
+    "Calibration",
     "CheckpointReport",
     "Counts",
     "Finding",
     "Findings",
     "Aligned",
+    "Evaluation",
     "Format",
     "GemmError",
     "KVCache",
@@ -76,6 +79,7 @@ __all__ = [
     "amax",
     "attention",
     "backends",
+    "calibrate",
     "cast",
     "compare_checkpoints",
     "compare_recipes",
@@ -88,6 +92,7 @@ __all__ = [
     "doctor",
     "encode",
     "error",
+    "evaluate",
     "finfo",
     "align_exponents",
     "format",

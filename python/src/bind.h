@@ -100,6 +100,7 @@ void bind_checkpoint(nb::module_& module);
 void bind_pipeline(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
+void bind_eval(nb::module_& module);
 void bind_backend(nb::module_& module);
 
 }  // namespace octavo::python

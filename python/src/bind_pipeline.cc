@@ -4,8 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
-
 #include "bind.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
@@ -18,37 +16,10 @@
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/pipeline/verify_against.h"
 #include "octavo/report/gate.h"
+#include "watched.h"
 
 namespace octavo::python {
 namespace {
-
-// Runs `work` without the GIL and hands its progress to Python. An exception of the callback, and
-// Ctrl-C, stop the work; they are raised when it has cleaned up.
-template <typename Work>
-auto watched(const nb::object& callback, Work&& work) {
-  std::exception_ptr raised;
-  const OnProgress on_progress = [&](const Progress& progress) {
-    const nb::gil_scoped_acquire held;
-    try {
-      // Only the main thread sees signals; it is one of those that work.
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (!callback.is_none())
-        callback(progress.bytes_done, progress.bytes_total, progress.seconds,
-                 std::string(progress.current));
-      return true;
-    } catch (...) {
-      raised = std::current_exception();
-      return false;
-    }
-  };
-  try {
-    const nb::gil_scoped_release released;
-    return work(on_progress);
-  } catch (const Error&) {
-    if (raised) std::rethrow_exception(raised);
-    throw;
-  }
-}
 
 QuantizePlanOptions plan_options(const std::string& recipe, const std::string& target,
                                  const std::string& format, const std::string& scale_rule,

@@ -26,5 +26,6 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_pipeline(module);
   octavo::python::bind_tokenizer(module);
   octavo::python::bind_model(module);
+  octavo::python::bind_eval(module);
   octavo::python::bind_backend(module);
 }

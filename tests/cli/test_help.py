@@ -15,6 +15,8 @@ COMMANDS = [
     "convert",
     "dequantize",
     "compare",
+    "eval",
+    "calibrate",
     "inspect",
     "generate",
     "attention-report",

@@ -73,3 +73,30 @@ def llama(folder: Path, tensors: dict[str, np.ndarray] | None = None, shards: in
     index = {"metadata": {"total_size": total}, "weight_map": where}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
+
+
+def runnable(folder: Path, layers: int = 2, tensors: dict[str, np.ndarray] | None = None) -> Path:
+    """A Llama that can run: all that config.json must say, and no tokenizer."""
+    tensors = llama_weights(layers) if tensors is None else tensors
+    llama(folder, tensors)
+    (folder / "tokenizer.json").unlink()
+    vocabulary, width = tensors["model.embed_tokens.weight"].shape
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": tensors["model.layers.0.self_attn.k_proj.weight"].shape[0]
+        * 4
+        // width,
+        "intermediate_size": tensors["model.layers.0.mlp.up_proj.weight"].shape[0],
+        "vocab_size": vocabulary,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": 512,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    return folder

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 
@@ -97,6 +98,5 @@ class OutputFolder {
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);
 
 [[nodiscard]] std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0);
-[[nodiscard]] std::string hex_of(std::uint64_t value);
 
 }  // namespace octavo

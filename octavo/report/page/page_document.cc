@@ -12,7 +12,7 @@ std::string knowledge() {
 }
 
 // The policy forbids every request, whatever a name may have smuggled in.
-std::string document(std::string_view title, std::string_view body) {
+std::string document(std::string_view title, std::string_view body, std::string_view footer) {
   return text(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<meta "
@@ -22,8 +22,8 @@ std::string document(std::string_view title, std::string_view body) {
       "data:\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
       escaped(title), " - octavo</title>\n<style>", style(), "</style></head>\n<body><main>\n",
       body,
-      "<footer>Made by octavo. SQNR: 10 log<sub>10</sub> of the sum of squared values over the sum "
-      "of squared errors. Every number is per tensor and counts what is finite.</footer>\n"
+      "<footer>", footer,
+      "</footer>\n"
       "</main>\n<script>",
       script(), "</script></body></html>\n");
 }

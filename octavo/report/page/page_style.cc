@@ -10,9 +10,11 @@ std::string style() {
   return R"css(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1b2027;--soft:#5b6572;--line:#dfe3e8;--accent:#2463a8;
 --bar:#8fb1d6;--bar2:#e2a15e;--bar3:#8fb58a;--warn:#b3261e;--none:#e9ecf0;--shade:#f1f4f7;
+--k0:#2463a8;--k1:#b3541e;--k2:#2e7d4f;--k3:#7a4fb0;--k4:#a51428;--k5:#5b6572;
 --g0:#a51428;--g1:#d6492f;--g2:#f0924f;--g3:#f8d88c;--g4:#a9cbe6;--g5:#b7a6dc;--g6:#7a4fb0;--g7:#b5dcc0}
 @media(prefers-color-scheme:dark){:root{--bg:#12161b;--card:#1a2027;--ink:#e4e9ef;--soft:#98a3b0;--line:#2c343d;--accent:#79b4f2;
 --bar:#4c7fb5;--bar2:#c98745;--bar3:#5f8f63;--warn:#ff8a7d;--none:#252c34;--shade:#20272f;
+--k0:#79b4f2;--k1:#eda36a;--k2:#7cc795;--k3:#bb9aec;--k4:#ff8a7d;--k5:#98a3b0;
 --g0:#c92a3e;--g1:#dd5a3c;--g2:#e38a51;--g3:#d9bd72;--g4:#3f6c94;--g5:#7b68ab;--g6:#a678dd;--g7:#3f7a55}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
@@ -73,6 +75,13 @@ section>h3{margin-top:12px}
 .hist svg{display:block;width:100%;height:64px}
 .hist .ends{display:flex;justify-content:space-between;font-size:.74rem;color:var(--soft)}
 .b1{fill:var(--bar)}.b2{fill:var(--bar2)}.b3{fill:var(--soft)}.b4{fill:var(--bar3)}
+.chart{margin:12px 0 4px}.chart figcaption{font-size:.84rem;font-weight:600}
+.chart svg{display:block;width:100%;height:auto;max-width:1200px}.chart text{font-size:12px;fill:var(--soft)}
+.chart .rule{stroke:var(--line);stroke-width:1}.chart path{fill:none;stroke-width:2}
+.line0{stroke:var(--k0);fill:var(--k0)}.line1{stroke:var(--k1);fill:var(--k1)}.line2{stroke:var(--k2);fill:var(--k2)}
+.line3{stroke:var(--k3);fill:var(--k3);stroke-dasharray:7 3}.line4{stroke:var(--k4);fill:var(--k4);stroke-dasharray:7 3}.line5{stroke:var(--k5);fill:var(--k5);stroke-dasharray:7 3}
+.chart .mark{stroke:none}
+.k0{--c:var(--k0)}.k1{--c:var(--k1)}.k2{--c:var(--k2)}.k3{--c:var(--k3)}.k4{--c:var(--k4)}.k5{--c:var(--k5)}.key i[class^=k]{background:var(--c)}
 .tools{display:flex;flex-wrap:wrap;gap:8px 10px;align-items:center;margin:10px 0}
 .tools[hidden]{display:none}
 .tools input,.tools select{font:inherit;font-size:.9rem;padding:5px 10px;border:1px solid var(--line);border-radius:6px;background:var(--bg);color:var(--ink);min-width:0}

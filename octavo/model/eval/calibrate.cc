@@ -1,0 +1,12 @@
+#include "octavo/model/eval/calibrate.h"
+
+#include "octavo/model/eval/eval_model_internal.h"
+#include "octavo/model/eval/statistics_collector_internal.h"
+
+namespace octavo {
+
+ModelStatistics calibrate(const std::string& model, const CalibrateOptions& options) {
+  return eval::calibrate_model(*eval::open_eval_model(model, options.threads), options);
+}
+
+}  // namespace octavo

@@ -1,0 +1,36 @@
+// calibrate: statistics of a model's activations on texts, for quantizers that ask for them: amax
+// and E[x^2] of every Linear's input, blocks of Hessians, amax of K and V, tokens per expert.
+//   const ModelStatistics seen = calibrate("model/", {.texts = {read_text_file(...)}});
+//   write_statistics("stats.safetensors", seen);
+// The model is walked layer by layer, as evaluate() does it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "octavo/base/macros.h"
+#include "octavo/base/progress.h"
+#include "octavo/model/eval/eval_text.h"
+#include "octavo/model/eval/statistics_file.h"
+
+namespace octavo {
+
+struct CalibrateOptions {
+  std::vector<EvalText> texts{};
+  std::int64_t window = 0, tokens = 0;  // as in EvaluateOptions, and so are max_memory, temporary
+  bool block_hessians = true;
+  // A regular expression: modules whose name it is found in get the Hessian of all channels, K x K
+  // numbers. Empty: none.
+  std::string full_hessians{};
+  std::uint64_t max_memory = std::uint64_t{4} << 30;
+  std::string temporary{};
+  int threads = 0;  // 0: all; no number depends on it
+  OnProgress on_progress{};
+};
+
+// Throws Error(io) where it is cancelled, Error(invalid_argument) where the expression finds no
+// module, or Hessians do not fit into max_memory.
+[[nodiscard]] OCTAVO_API ModelStatistics calibrate(const std::string& model,
+                                                   const CalibrateOptions& options);
+
+}  // namespace octavo

@@ -1,0 +1,23 @@
+#include "octavo/model/eval/evaluate.h"
+
+#include <memory>
+
+#include "octavo/base/error.h"
+#include "octavo/model/eval/evaluate_internal.h"
+
+namespace octavo {
+
+ModelEvaluation evaluate(const std::vector<std::string>& models, const EvaluateOptions& options) {
+  check(!models.empty(), ErrorCode::invalid_argument, "eval",
+        "got no model; expected one at least");
+  std::vector<std::unique_ptr<eval::EvalModel>> open;
+  if (!options.against.empty())
+    open.push_back(eval::open_eval_model(options.against, options.threads));
+  for (const std::string& path : models)
+    open.push_back(eval::open_eval_model(path, options.threads));
+  std::vector<const eval::EvalModel*> all;
+  for (const auto& model : open) all.push_back(model.get());
+  return eval::evaluate_models(all, options);
+}
+
+}  // namespace octavo
