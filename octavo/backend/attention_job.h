@@ -1,9 +1,14 @@
 // Attention as plain data for the kernel interface (kernels.h): forward, backward, preparation
 // (smoothing, Hadamard) and statistics. For a batch b, a query head h and a row i
-//   s_j = log2(e) * (softmax_scale * sum_d Q[i, d] K[j, d] + bias)   over the keys that row i sees,
+//   s_j = log2(e) * (cap(softmax_scale * sum_d Q[i, d] K[j, d]) + bias)   over the keys that row i
+//         sees; cap(x) = soft_cap * tanh(x / soft_cap), or x where soft_cap is 0,
 //   p_j = 2^(s_j - M), M = the maximum of s_j rounded up to an integer,
 //   P_j = p_j * p_factor, rounded to `p`,
-//   out[i] = sum_j P_j V[j] / sum_j P_j.
+//   out[i] = sum_j P_j V[j] / (sum_j P_j + p_factor * 2^(log2(e) * sink - M)).
+// A head without a sink has one of -inf, which adds nothing. M is a maximum over keys alone, and a
+// sink is not rounded: P has the same bits with a sink as without, and a sink far above all scores
+// does not make P subnormal. A row that sees no key has zeros and a log-sum-exp of its sink; a sink
+// of NaN or +inf makes NaN of all rows of its head but padding.
 // Q, K and V are what their codes and scales say, or values rounded to `values`; only they and P
 // are rounded, everything else is exact in `reference`. Because M is an integer, a
 // FlashAttention-style kernel, which goes through tiles of keys and raises the running maximum M
@@ -68,10 +73,24 @@ struct AttentionBias {
   }
 };
 
+// A logit for each query head that joins the softmax's denominator and has no value.
+struct AttentionSinks {
+  const float* first = nullptr;  // null: none
+  std::int64_t step = 1;         // elements from one head to the next
+
+  [[nodiscard]] bool exist() const { return first != nullptr; }
+  [[nodiscard]] float at(std::int64_t head) const { return first[head * step]; }
+};
+
 // Rows [first, first + count) of one head.
 struct AttentionRange {
   std::int64_t batch = 0, head = 0, first = 0, count = 0;
 };
+
+// Soft caps are within these, so that scores over one are f32 numbers.
+inline constexpr double kLeastSoftCap = 1e-30, kMostSoftCap = 1e30;
+// How far a kernel's soft cap may be off, relative to what it should be, with scores in f32.
+inline constexpr double kSoftCapError = 12.0 * 0x1p-24;
 
 struct AttentionJob {
   std::int64_t batches = 0, heads = 0,
@@ -79,15 +98,18 @@ struct AttentionJob {
   std::int64_t queries = 0, keys = 0;  // rows of Q and of K and V
   AttentionOperand q{}, k{}, v{};      // [queries, D], [keys, D], [keys, E]
   AttentionOperand out{};              // [queries, E] of f32, f16, bf16 or f64; dense rows
-  // If given: [batches, heads, queries], dense: ln(sum_j exp(softmax_scale q k_j)); -inf for a row
-  // that sees no key.
+  // If given: [batches, heads, queries], dense: ln(sum_j exp(s_j / log2(e)) + exp(sink)); without a
+  // sink -inf for a row that sees no key.
   float* log_sum_exp = nullptr;
   // If given: [batches, kv_heads, D], dense: what was subtracted from every row of K (the mean of
   // smoothing), in the basis that K is in. It changes no output, because softmax is invariant to
-  // it, except log_sum_exp, which gets softmax_scale q shift added.
+  // it, except log_sum_exp, which gets softmax_scale q shift added. Never with a soft cap or sinks:
+  // a tanh and the weight of a sink depend on the level of scores.
   const float* key_shift = nullptr;
 
   double softmax_scale = 1.0;
+  double soft_cap = 0.0;  // 0: none; else from kLeastSoftCap to kMostSoftCap
+  AttentionSinks sinks{};
   // Row i of a batch sees key j where  -left <= j - (i + diagonal) <= right; a negative number is
   // no limit. Causal is right = 0. The diagonal is 0, or key length - query length of the batch.
   std::int64_t left = -1, right = -1;
@@ -105,10 +127,10 @@ struct AttentionJob {
   float p_factor = 1.0F;  // for e4m3 forms; a power of two of at most 256
   // If given, becomes the maximum of itself and every p_j: what a quantizer of P tracks.
   float* p_amax = nullptr;
-  // If given: [batches, heads, queries], dense: max_j p_j / sum_j p_j, the largest weight of a row;
-  // 0 for a row that sees no key. One over it bounds n_eff = (sum p)^2 / sum p^2 from below, from
-  // which `auto` detects rows that are more peaked than its error model assumed. Within 2^-3
-  // relative.
+  // If given: [batches, heads, queries], dense: max_j p_j / (sum_j p_j + 2^(log2(e) sink - M)), the
+  // largest weight of a row; 0 for a row that sees no key. One over it bounds n_eff = 1 / (sum of
+  // squared weights) from below, from which `auto` detects rows that are more peaked than its error
+  // model assumed. Within 2^-3 relative.
   float* largest_weight = nullptr;
 
   // If given: only these rows are computed; others are not touched. Ranges do not overlap.
@@ -140,6 +162,9 @@ struct AttentionBackwardJob {
   AttentionJob forward{};
   AttentionOperand d_out{};              // [queries, E] values
   AttentionOperand d_q{}, d_k{}, d_v{};  // of f32, f16, bf16 or f64, dense rows
+  // If given: [heads], to which the gradient of the sinks is added, over all batches and rows:
+  // -(weight of the sink) * sum_e dO[e] out[e].
+  double* d_sinks = nullptr;
 };
 
 // Preparation of Q and K (and V, without either step) before they are quantized: smoothing

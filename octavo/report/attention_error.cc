@@ -77,10 +77,13 @@ SeenKeys seen_by(const AttentionMask& mask, const AttentionInputs& inputs,
           right < 0 ? keys : std::min(keys, place + right + 1)};
 }
 
-// Scores of a row with the keys that it sees, less their mean. A bias is not in them: it is the
-// same on every rung.
+// Scores of a row with the keys that it sees, less their mean unless there are sinks. A bias is not
+// in them: it is the same on every rung.
 std::vector<double> scores_of(const AttentionInputs& inputs, const AttentionRange& row,
-                              const AttentionMask& mask) {
+                              const AttentionErrorOptions& options) {
+  const AttentionMask& mask = options.mask;
+  const double scale =
+      options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(inputs.q.shape()[3])));
   const std::int64_t kv = row.head / (inputs.q.shape()[1] / inputs.k.shape()[1]);
   const std::span<const float> q = row_of(inputs.q, row.batch, row.head, row.first);
   const SeenKeys seen = seen_by(mask, inputs, row);
@@ -91,9 +94,13 @@ std::vector<double> scores_of(const AttentionInputs& inputs, const AttentionRang
     double sum = 0.0;
     for (std::size_t d = 0; d < q.size(); ++d)
       sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-    scores.push_back(sum);
-    mean += sum / static_cast<double>(seen.end - seen.begin);
+    const double score = options.soft_cap == 0.0
+                             ? sum
+                             : options.soft_cap * std::tanh(scale * sum / options.soft_cap);
+    scores.push_back(score);
+    mean += score / static_cast<double>(seen.end - seen.begin);
   }
+  if (options.sinks.data != nullptr) return scores;
   for (double& score : scores) score -= mean;
   return scores;
 }
@@ -129,6 +136,8 @@ struct Subject {
             .atol = options.atol,
             .mask = options.mask,
             .softmax_scale = options.softmax_scale,
+            .soft_cap = options.soft_cap,
+            .sinks = options.sinks,
             .out = DType::f32,
             // automatic chooses per range of rows: for a sample of rows it would choose
             // differently.
@@ -173,8 +182,8 @@ struct Subject {
            {distance(own.q, given.q), distance(own.k, given.k), distance(own.v, given.v)})
         if (!(error <= stages.inputs || std::isnan(stages.inputs))) stages.inputs = error;
       for (const AttentionRange& row : some) {
-        const std::vector<double> got = scores_of(own, row, options.mask),
-                                  exactly = scores_of(given, row, options.mask);
+        const std::vector<double> got = scores_of(own, row, options),
+                                  exactly = scores_of(given, row, options);
         for (std::size_t j = 0; j < got.size(); ++j) scores.add(got[j], exactly[j]);
       }
       const Tensor got = attention(q, k, signs, call);

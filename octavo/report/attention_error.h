@@ -16,8 +16,10 @@ namespace octavo {
 
 // Relative L2 error after each of the four steps of an FP8 kernel.
 struct AttentionStages {
-  double inputs = 0.0;   // the rung's rounded Q, K and V: the largest of the three
-  double scores = 0.0;   // Q K^T of those, less the mean of each row, which softmax does not see
+  double inputs = 0.0;  // the rung's rounded Q, K and V: the largest of the three
+  // Q K^T of those, after the soft cap where there is one, less the mean of each row, which softmax
+  // does not see; with sinks, beside which it does, as they are.
+  double scores = 0.0;
   double weights = 0.0;  // the rung's weights (P), measured through a V of random signs
   double output = 0.0;
 };
@@ -46,6 +48,8 @@ struct AttentionErrorOptions {
   double rtol = 5e-3, atol = 5e-3;
   AttentionMask mask{};
   std::optional<double> softmax_scale{};
+  double soft_cap = 0.0;  // as in AttentionOptions
+  View sinks{};
   // Number of compared rows of each head, evenly spaced, including the first and the last; 0: all.
   std::int64_t rows = 64;
   int threads = 0;

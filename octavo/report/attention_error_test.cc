@@ -49,6 +49,28 @@ TEST(AttentionError, GateAndChoices) {
   EXPECT_EQ(rows, 1024);  // all of them: what is compared is a sample
 }
 
+// With a cap of half a score's deviation most scores are flat: what their errors are relative to
+// the capped scores is at most u / (sinh(u) cosh(u)) of before, u being a score over the cap, and u
+// is 2 on average. Sinks share weights on every rung alike.
+TEST(AttentionError, SoftCapsAndSinks) {
+  const AttentionSampleInputs x = sample_attention(AttentionSample::biased, 2, 512, 64, 3);
+  const std::vector<float> sinks = {-1.0F, 4.0F};
+  const auto measured = [&](double cap, const View& of_heads) {
+    return measure_attention(x.q.view(), x.k.view(), x.v.view(),
+                             {.soft_cap = cap, .sinks = of_heads, .rows = 32});
+  };
+  const auto plain = measured(0.0, {}), capped = measured(0.5, {}),
+             shared = measured(0.5, view_of(std::span<const float>(sinks)));
+  EXPECT_LT(of(capped, AttentionRung::fast).stages.scores,
+            0.5 * of(plain, AttentionRung::fast).stages.scores);
+  EXPECT_NEAR(of(shared, AttentionRung::fast).stages.scores,
+              of(capped, AttentionRung::fast).stages.scores, 0.01);
+  for (const auto& errors : {capped, shared})
+    for (const AttentionRung rung : {AttentionRung::bf16, AttentionRung::automatic})
+      EXPECT_EQ(of(errors, rung).failures, 0);
+  EXPECT_NE(of(shared, AttentionRung::bf16).max_abs, of(capped, AttentionRung::bf16).max_abs);
+}
+
 // A sampled row has the same bits and the same rung as in a call on all rows.
 TEST(AttentionError, AutoIsThatOfAllRows) {
   const AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 1024, 64, 2);

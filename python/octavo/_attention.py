@@ -164,6 +164,8 @@ def attention(
     align: str = "top_left",
     window: tuple[int | None, int | None] | None = None,
     softmax_scale: float | None = None,
+    soft_cap: float | None = None,
+    sinks: Any = None,
     query_lengths: Sequence[int] | None = None,
     key_lengths: Sequence[int] | None = None,
     bias: Any = None,
@@ -191,6 +193,11 @@ def attention(
     window: (left, right), how many keys before and after its own position a row sees; None is no
         limit.
     softmax_scale: by default 1 / sqrt(size).
+    soft_cap: scores x = softmax_scale q k become soft_cap * tanh(x / soft_cap), before the bias and
+        the mask, as Gemma 2's attn_logit_softcapping; None is no cap.
+    sinks: float32 [heads], a logit for each head of q that takes part in the softmax and has no
+        value, as in gpt-oss; -inf is none. The log-sum-exp has it too. With a soft cap or sinks
+        "fast" and "balanced" do not smooth K.
     query_lengths, key_lengths: for each batch, the actual numbers of queries and keys (the rest is
         padding).
     bias: float32 numbers that are added to the scores, softmax_scale q k; -inf masks a key. [batch,
@@ -219,6 +226,7 @@ def attention(
         lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream)
     left, right = _window(window, op)
     added = None if bias is None else _bias(bias, op)
+    sink_array = None if sinks is None else _sinks(sinks, op)
     found = _octavo.attention(
         q_handle,
         k_handle,
@@ -236,6 +244,8 @@ def attention(
         factor,
         None if lse is None else lse.view("float32"),
         None if added is None else added.view("float32"),
+        soft_cap=_soft_cap(soft_cap, op),
+        sinks=None if sink_array is None else sink_array.view("float32"),
         threads=integer(threads, "threads", MOST_THREADS, op),
         stream=first.stream,
     )
@@ -267,6 +277,18 @@ def _bias(bias: Any, op: str) -> Any:
     if array.kind != "float32":
         raise TypeError(f"[{op}] got a bias of {array.kind}; expected float32")
     return array
+
+
+def _sinks(sinks: Any, op: str) -> Any:
+    """An array of float32; its memory must stay alive during the call."""
+    array = describe(sinks, f"{op}: sinks")
+    if array.kind != "float32":
+        raise TypeError(f"[{op}] got sinks of {array.kind}; expected float32, one for each head")
+    return array
+
+
+def _soft_cap(soft_cap: Any, op: str) -> float:
+    return 0.0 if soft_cap is None else real(soft_cap, "soft_cap", op)
 
 
 def _window(window: Any, op: str) -> tuple[int, int]:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 from octavo import _octavo
 from octavo._arrays import NUMPY, Family, describe
-from octavo._attention import _MOST_TOKENS, _factor, _lengths, _name, _target, _tolerance, _window
+from octavo._attention import (
+    _MOST_TOKENS,
+    _factor,
+    _lengths,
+    _name,
+    _sinks,
+    _soft_cap,
+    _target,
+    _tolerance,
+    _window,
+)
 from octavo._gemm import _operand
 from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, integer
@@ -97,15 +107,18 @@ class KVCache:
         atol: float = 5e-3,
         window: int | None = None,
         softmax_scale: float | None = None,
+        soft_cap: float | None = None,
+        sinks: Any = None,
         out: Any = None,
         threads: int = 0,
     ) -> Any:
         """Attention of the last tokens' queries, each seeing what came before it and itself.
 
         There are no more of them than the longest sequence has tokens; in a shorter one, rows
-        before its first token are zeros.
+        before its first token are zeros. soft_cap and sinks are those of octavo.attention.
         """
         op = "KVCache.attend"
+        sink_array = None if sinks is None else _sinks(sinks, op)
         side = _operand(q, op, "q", None)
         shape = tuple(side.owner.shape)[:-1] + (self._handle.value_size,)
         target, is_callers = _target(side, shape, out, op)
@@ -117,6 +130,8 @@ class KVCache:
             _tolerance(atol, "atol", op),
             _window((window, None), op)[0],
             _factor(softmax_scale, op),
+            soft_cap=_soft_cap(soft_cap, op),
+            sinks=None if sink_array is None else sink_array.view("float32"),
             threads=integer(threads, "threads", MOST_THREADS, op),
         )
         return target.family.wrote(target) if is_callers else target.family.finish(target)

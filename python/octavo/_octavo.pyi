@@ -499,20 +499,20 @@ def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | P
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""
 
-def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
     """
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
     """
 
-def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, out: View | None = None, log_sum_exp: View | None = None, *, threads: int = 0) -> None:
-    """Gradients into views of the shapes of Q, K and V."""
+def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, out: View | None = None, log_sum_exp: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, d_sinks: View | None = None, threads: int = 0) -> None:
+    """Gradients into views of the shapes of Q, K and V, and of the sinks."""
 
 class KvCache:
     def __init__(self, batches: int, kv_heads: int, head_size: int, value_size: int, k: Scaling, v: Scaling, capacity: int) -> None: ...
 
     def append(self, k: View, v: View, counts: Sequence[int]) -> None: ...
 
-    def attend(self, q: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, left: int, softmax_scale: float | None, *, threads: int = 0) -> None: ...
+    def attend(self, q: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, left: int, softmax_scale: float | None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0) -> None: ...
 
     def append_codes(self, k: QuantizedTensor, v: QuantizedTensor, counts: Sequence[int]) -> None:
         """Tokens that are codes with the scalings of this cache."""

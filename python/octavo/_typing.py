@@ -49,6 +49,8 @@ class AttentionOptions(RunOptions, total=False):
     align: str
     window: tuple[int | None, int | None] | None
     softmax_scale: float | None
+    soft_cap: float | None
+    sinks: Any
     query_lengths: Sequence[int] | None
     key_lengths: Sequence[int] | None
     bias: Any
@@ -64,5 +66,7 @@ class AttendOptions(TypedDict, total=False):
     atol: float
     window: int | None
     softmax_scale: float | None
+    soft_cap: float | None
+    sinks: Any
     out: Any
     threads: int

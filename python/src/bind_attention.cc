@@ -29,10 +29,17 @@ struct Mask {
   std::optional<View> bias{};
 };
 
+// What scores go through.
+struct Logits {
+  std::optional<double> softmax_scale{};
+  double soft_cap = 0.0;
+  std::optional<View> sinks{};
+};
+
 // Refers to the mask's lengths.
 AttentionOptions options_of(const std::string& precision, double rtol, double atol,
-                            const Mask& mask, const std::optional<double>& softmax_scale,
-                            int threads, std::uintptr_t stream) {
+                            const Mask& mask, const Logits& logits, int threads,
+                            std::uintptr_t stream) {
   return {.rung = parse_attention_rung(precision),
           .rtol = rtol,
           .atol = atol,
@@ -43,7 +50,9 @@ AttentionOptions options_of(const std::string& precision, double rtol, double at
                    .query_lengths = mask.query_lengths,
                    .key_lengths = mask.key_lengths,
                    .bias = mask.bias.value_or(View{})},
-          .softmax_scale = softmax_scale,
+          .softmax_scale = logits.softmax_scale,
+          .soft_cap = logits.soft_cap,
+          .sinks = logits.sinks.value_or(View{}),
           .threads = threads,
           .stream = stream_of(stream)};
 }
@@ -81,13 +90,16 @@ void bind_cache(nb::module_& module) {
           "attend",
           [](const KvCache& self, const OperandArgument& q, const View& target,
              const std::string& precision, double rtol, double atol, std::int64_t left,
-             const std::optional<double>& softmax_scale, int threads) {
+             const std::optional<double>& softmax_scale, double soft_cap,
+             const std::optional<View>& sinks, int threads) {
             const AttentionOptions options =
-                options_of(precision, rtol, atol, {.left = left}, softmax_scale, threads, 0);
+                options_of(precision, rtol, atol, {.left = left}, {softmax_scale, soft_cap, sinks},
+                           threads, 0);
             self.attend_into(operand_of(q), target, options);
           },
           nb::arg("q"), nb::arg("target"), nb::arg("precision"), nb::arg("rtol"), nb::arg("atol"),
-          nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(), nb::arg("threads") = 0)
+          nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(),
+          nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0)
       .def(
           "append_codes",
           [](KvCache& self, const QuantizedTensor& k, const QuantizedTensor& v,
@@ -131,11 +143,11 @@ void bind_attention(nb::module_& module) {
          const View& target, const std::string& precision, double rtol, double atol, bool causal,
          bool bottom_right, std::int64_t left, std::int64_t right, const Lengths& query_lengths,
          const Lengths& key_lengths, const std::optional<double>& softmax_scale,
-         const std::optional<View>& log_sum_exp, const std::optional<View>& bias, int threads,
-         std::uintptr_t stream) {
+         const std::optional<View>& log_sum_exp, const std::optional<View>& bias, double soft_cap,
+         const std::optional<View>& sinks, int threads, std::uintptr_t stream) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
-        AttentionOptions options =
-            options_of(precision, rtol, atol, mask, softmax_scale, threads, stream);
+        AttentionOptions options = options_of(precision, rtol, atol, mask,
+                                              {softmax_scale, soft_cap, sinks}, threads, stream);
         AttentionReport report;
         options.report = &report;
         options.log_sum_exp = log_sum_exp.value_or(View{});
@@ -149,8 +161,8 @@ void bind_attention(nb::module_& module) {
       nb::arg("rtol"), nb::arg("atol"), nb::arg("causal"), nb::arg("bottom_right"), nb::arg("left"),
       nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
       nb::arg("softmax_scale").none(), nb::arg("log_sum_exp").none(),
-      nb::arg("bias").none() = nb::none(), nb::kw_only(), nb::arg("threads") = 0,
-      nb::arg("stream") = 0,
+      nb::arg("bias").none() = nb::none(), nb::kw_only(), nb::arg("soft_cap") = 0.0,
+      nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0, nb::arg("stream") = 0,
       "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
   module.def(
       "attention_backward",
@@ -159,21 +171,25 @@ void bind_attention(nb::module_& module) {
          const std::string& precision, bool causal, bool bottom_right, std::int64_t left,
          std::int64_t right, const Lengths& query_lengths, const Lengths& key_lengths,
          const std::optional<double>& softmax_scale, const std::optional<View>& bias,
-         const std::optional<View>& out, const std::optional<View>& log_sum_exp, int threads) {
+         const std::optional<View>& out, const std::optional<View>& log_sum_exp, double soft_cap,
+         const std::optional<View>& sinks, const std::optional<View>& d_sinks, int threads) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         const AttentionOptions options =
-            options_of(precision, 5e-3, 5e-3, mask, softmax_scale, threads, 0);
+            options_of(precision, 5e-3, 5e-3, mask, {softmax_scale, soft_cap, sinks}, threads, 0);
         const nb::gil_scoped_release released;
         attention_backward_into(
             operand_of(q), operand_of(k), operand_of(v), d_out, d_q, d_k, d_v, options,
-            {.out = out.value_or(View{}), .log_sum_exp = log_sum_exp.value_or(View{})});
+            {.out = out.value_or(View{}), .log_sum_exp = log_sum_exp.value_or(View{})},
+            d_sinks.value_or(View{}));
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("d_out"), nb::arg("d_q"), nb::arg("d_k"),
       nb::arg("d_v"), nb::arg("precision"), nb::arg("causal"), nb::arg("bottom_right"),
       nb::arg("left"), nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
       nb::arg("softmax_scale").none(), nb::arg("bias").none() = nb::none(),
       nb::arg("out").none() = nb::none(), nb::arg("log_sum_exp").none() = nb::none(), nb::kw_only(),
-      nb::arg("threads") = 0, "Gradients into views of the shapes of Q, K and V.");
+      nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(),
+      nb::arg("d_sinks").none() = nb::none(), nb::arg("threads") = 0,
+      "Gradients into views of the shapes of Q, K and V, and of the sinks.");
   bind_cache(module);
 }
 

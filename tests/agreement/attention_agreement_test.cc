@@ -5,11 +5,14 @@
 // may sum runs of at most 32 products in f16: that is the worst case, and the L2 bound the usual
 // one.
 #include <algorithm>
+#include <limits>
 
 #include "tests/attention/attention_cases.h"
 
 namespace octavo::testing {
 namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct RungStep {
   AttentionRung rung;
@@ -28,6 +31,8 @@ struct AgreementCase {
   std::vector<std::int64_t> query_lengths{}, key_lengths{};
   Kind kind = Kind::normal;
   DType dtype = DType::bf16;
+  double soft_cap = 0.0;
+  std::vector<float> sinks{};
 };
 
 const std::vector<AgreementCase>& cases() {
@@ -58,6 +63,20 @@ const std::vector<AgreementCase>& cases() {
        Kind::biased,
        DType::f32},
       {"f16", {.queries = 60, .keys = 190, .depth = 64}, {}, {}, {}, Kind::normal, DType::f16},
+      {.name = "soft cap of large scores",
+       .sizes = {.queries = 70, .keys = 190, .depth = 64},
+       .mask = {.causal = true},
+       .kind = Kind::peaked,
+       .soft_cap = 4.0},
+      {.name = "sinks, grouped",
+       .sizes = {.heads = 6, .kv_heads = 2, .queries = 50, .keys = 140, .depth = 64},
+       .mask = {.causal = true, .bottom_right = true, .left = 40},
+       .sinks = {-kInf, -4.0F, 0.0F, 3.0F, 8.0F, 20.0F}},
+      {.name = "soft cap and sinks, one query",
+       .sizes = {.heads = 4, .kv_heads = 2, .queries = 1, .keys = 300, .depth = 128},
+       .kind = Kind::biased,
+       .soft_cap = 2.0,
+       .sinks = {-1.0F, 0.0F, 5.0F, 7.0F}},
   };
   return all;
 }
@@ -77,6 +96,8 @@ Outcome outcome_of(const AgreementCase& how, const Made& made, AttentionRung run
   outcome.out = attention(made.q, made.k, made.v,
                           {.rung = rung,
                            .mask = mask,
+                           .soft_cap = how.soft_cap,
+                           .sinks = view_of_sinks(how.sinks),
                            .out = DType::f32,
                            .log_sum_exp = outcome.lse.view(),
                            .backend = backend});
@@ -86,7 +107,9 @@ Outcome outcome_of(const AgreementCase& how, const Made& made, AttentionRung run
 void compare(const AgreementCase& how, const Made& made, const RungStep& step, const Outcome& want,
              const Outcome& got, const std::string& name) {
   const Sizes& sizes = how.sizes;
-  const AttentionInputs inputs = attention_inputs(made.q, made.k, made.v, {.rung = step.rung});
+  const AttentionInputs inputs = attention_inputs(
+      made.q, made.k, made.v,
+      {.rung = step.rung, .soft_cap = how.soft_cap, .sinks = view_of_sinks(how.sinks)});
   const double scale = 1.0 / std::sqrt(static_cast<double>(sizes.depth));
   double error2 = 0.0, value2 = 0.0;
   for (std::int64_t batch = 0; batch < sizes.batches; ++batch)
@@ -116,7 +139,8 @@ void compare(const AgreementCase& how, const Made& made, const RungStep& step, c
           for (const double number : b[i]) ASSERT_EQ(number, 0.0) << name << ", row " << row;
           continue;
         }
-        const oracle::AttendedRow exact = oracle::attended(q[i], k, v, scale, sees, row);
+        const oracle::AttendedRow exact = oracle::attended(
+            q[i], k, v, scale, sees, row, logits_of(how.soft_cap, how.sinks, head));
         // D products and their sum in f32: each rounding is 2^-24 of at most sum_d |q k|. Where Q
         // and K are codes, two int8 limbs of each number instead, 1.9e-4 of the largest
         // product in each of D, or runs of 32 products in f16, and up to four of them, 36 roundings
@@ -134,9 +158,11 @@ void compare(const AgreementCase& how, const Made& made, const RungStep& step, c
         }
         const double depth = static_cast<double>(sizes.depth);
         const bool in_f32 = step.rung == AttentionRung::f32 || step.rung == AttentionRung::bf16;
-        const double score = in_f32 ? (depth + 8.0) * 0x1p-24 * products
-                                    : std::max(1.9e-4 * depth * largest_q * largest_k * scale,
-                                               36.0 * 0x1p-11 * products);
+        const double of_cap = kSoftCapError * how.soft_cap;  // a soft cap leaves other errors
+        const double score =
+            of_cap + (in_f32 ? (depth + 8.0) * 0x1p-24 * products
+                             : std::max(1.9e-4 * depth * largest_q * largest_k * scale,
+                                        36.0 * 0x1p-11 * products));
         // P of e4m3 has steps of 2^-9 / 256 below its normal range; the sum of p is 1/2 at least.
         const bool fp8 = step.rung == AttentionRung::strict || step.rung == AttentionRung::fast;
         const double lost = fp8 ? static_cast<double>(keys) * 0x1p-17 / 0.5 : 0.0;

@@ -7,7 +7,7 @@ namespace octavo::testing {
 namespace {
 
 struct Gradients {
-  Tensor q, k, v;
+  Tensor q, k, v, sinks{};
 };
 
 struct BackwardCase {
@@ -16,6 +16,8 @@ struct BackwardCase {
   AttentionMask mask{};
   std::vector<std::int64_t> query_lengths{}, key_lengths{};
   DType dtype = DType::f32;
+  double soft_cap = 0.0;
+  std::vector<float> sinks{};
 };
 
 const std::vector<BackwardCase>& cases() {
@@ -42,6 +44,20 @@ const std::vector<BackwardCase>& cases() {
        {210, 33, 5}},
       {"bf16", {.queries = 90, .keys = 120, .depth = 64}, {}, {}, {}, DType::bf16},
       {"f16", {.queries = 90, .keys = 120, .depth = 64}, {}, {}, {}, DType::f16},
+      {.name = "soft cap",
+       .sizes = {.heads = 2, .kv_heads = 2, .queries = 70, .keys = 130, .depth = 64},
+       .soft_cap = 0.5},
+      {.name = "sinks, grouped",
+       .sizes = {.batches = 2, .heads = 4, .kv_heads = 2, .queries = 60, .keys = 90, .depth = 32},
+       .mask = {.causal = true, .bottom_right = true, .left = 30},
+       .query_lengths = {60, 11},
+       .key_lengths = {90, 40},
+       .sinks = {-HUGE_VALF, -2.0F, 3.0F, 20.0F}},
+      {.name = "soft cap and sinks",
+       .sizes = {.heads = 2, .kv_heads = 1, .queries = 50, .keys = 60, .depth = 32},
+       .mask = {.causal = true},
+       .soft_cap = 2.0,
+       .sinks = {0.5F, 4.0F}},
   };
   return all;
 }
@@ -54,10 +70,12 @@ Gradients gradients_of(const BackwardCase& how, const Made& made, const Tensor& 
   const AttentionGradients got = attention_backward(made.q, made.k, made.v, d_out.view(),
                                                     {.rung = AttentionRung::f32,
                                                      .mask = mask,
+                                                     .soft_cap = how.soft_cap,
+                                                     .sinks = view_of_sinks(how.sinks),
                                                      .threads = threads,
                                                      .backend = backend,
                                                      .log = log});
-  return {got.q, got.k, got.v};
+  return {got.q, got.k, got.v, got.sinks};
 }
 
 Tensor gradient_of_out(const BackwardCase& how) {
@@ -88,6 +106,19 @@ void expect_near(const Tensor& got, const Tensor& want, double bound, const std:
   EXPECT_LE(std::sqrt(error2), bound * std::sqrt(want2)) << name;
 }
 
+void expect_near_sinks(const Gradients& got, const Gradients& want, double bound,
+                       const std::string& name) {
+  if (want.sinks.owner() == nullptr) return;
+  double error2 = 0.0, want2 = 0.0;
+  for (std::size_t i = 0; i < want.sinks.span<float>().size(); ++i) {
+    const double a = static_cast<double>(want.sinks.span<float>()[i]),
+                 b = static_cast<double>(got.sinks.span<float>()[i]);
+    error2 += (a - b) * (a - b);
+    want2 += a * a;
+  }
+  EXPECT_LE(std::sqrt(error2), bound * std::sqrt(want2)) << name << ", sinks";
+}
+
 // x is at most about D sqrt(1/D) 1.5^2 for normal rows, 25 at D = 128; results of 16 bits round.
 double bound_of(DType dtype) {
   return 1e-5 + (dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0.0);
@@ -105,6 +136,7 @@ TEST(AttentionBackward, EveryBackend) {
       expect_near(got.q, want.q, bound_of(how.dtype), name + ", dQ");
       expect_near(got.k, want.k, bound_of(how.dtype), name + ", dK");
       expect_near(got.v, want.v, bound_of(how.dtype), name + ", dV");
+      expect_near_sinks(got, want, bound_of(how.dtype), name);
       const Gradients threads = gradients_of(how, made, d_out, backend.kernels, 5);
       EXPECT_TRUE(std::ranges::equal(got.q.bytes(), threads.q.bytes()) &&
                   std::ranges::equal(got.k.bytes(), threads.k.bytes()) &&
@@ -130,6 +162,8 @@ TEST(AttentionBackward, ForwardIsHandedOver) {
       const Tensor lse = Tensor::values({q[0], q[1], q[2]}, DType::f32);
       AttentionOptions options{.rung = AttentionRung::f32,
                                .mask = mask,
+                               .soft_cap = how.soft_cap,
+                               .sinks = view_of_sinks(how.sinks),
                                .out = DType::f32,
                                .log_sum_exp = lse.view(),
                                .threads = 2,
@@ -144,6 +178,7 @@ TEST(AttentionBackward, ForwardIsHandedOver) {
       expect_near(got.q, want.q, bound_of(how.dtype), name + ", dQ");
       expect_near(got.k, want.k, bound_of(how.dtype), name + ", dK");
       expect_near(got.v, want.v, bound_of(how.dtype), name + ", dV");
+      expect_near_sinks({got.q, got.k, got.v, got.sinks}, want, bound_of(how.dtype), name);
       if (backend.kernels == &reference_backend() || how.dtype != DType::f32) continue;
       for (float& number : lse.span<float>()) number += 0.5F;
       const Tensor less =

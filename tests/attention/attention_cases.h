@@ -137,7 +137,18 @@ struct Truth {
   View q, k, v;
   oracle::Sees sees{};
   double softmax_scale = 0.0;  // 0: 1 / sqrt(D)
+  double soft_cap = 0.0;
+  std::vector<float> sinks{};  // of every head, or empty
 };
+// The logits of a head.
+inline oracle::Logits logits_of(double soft_cap, const std::vector<float>& sinks,
+                                std::int64_t head) {
+  if (sinks.empty()) return {.soft_cap = soft_cap};
+  return {.soft_cap = soft_cap, .sink = static_cast<double>(sinks[static_cast<std::size_t>(head)])};
+}
+inline View view_of_sinks(const std::vector<float>& sinks) {
+  return sinks.empty() ? View{} : view_of(std::span<const float>(sinks));
+}
 inline void compare(Errors& errors, const View& out, const Truth& truth,
                     const std::vector<AttentionRange>& ranges) {
   const std::int64_t group = truth.q.shape[1] / truth.k.shape[1];
@@ -157,7 +168,8 @@ inline void compare(Errors& errors, const View& out, const Truth& truth,
     }
     for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
       const auto at = static_cast<std::size_t>(row);
-      const oracle::AttendedRow exact = oracle::attended(q[at], k, v, scale, truth.sees, row);
+      const oracle::AttendedRow exact = oracle::attended(
+          q[at], k, v, scale, truth.sees, row, logits_of(truth.soft_cap, truth.sinks, head));
       for (std::size_t e = 0; e < exact.out.size(); ++e) errors.add(got[at][e], exact.out[e]);
     }
   }

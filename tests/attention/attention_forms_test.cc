@@ -1,9 +1,13 @@
 // Shapes, masks, heads that share keys, kinds of scales: 'exact' against the oracle, so that every
 // difference is a mistake. Its sums are f64 in another order: 1e-12 is far above them.
+#include <limits>
+
 #include "tests/attention/attention_cases.h"
 
 namespace octavo::testing {
 namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Form {
   std::string name;
@@ -11,6 +15,8 @@ struct Form {
   AttentionMask mask{};
   std::vector<std::int64_t> query_lengths{}, key_lengths{};
   std::optional<double> softmax_scale{};
+  double soft_cap = 0.0;
+  std::vector<float> sinks{};
 };
 
 oracle::Sees sees_of(const Form& form, std::int64_t batch) {
@@ -35,6 +41,8 @@ void check_form(Form form, DType dtype) {
                                {.rung = AttentionRung::exact,
                                 .mask = form.mask,
                                 .softmax_scale = form.softmax_scale,
+                                .soft_cap = form.soft_cap,
+                                .sinks = view_of_sinks(form.sinks),
                                 .out = DType::f64,
                                 .log_sum_exp = lse.view()});
   const double scale =
@@ -53,8 +61,10 @@ void check_form(Form form, DType dtype) {
         const auto at = static_cast<std::size_t>(row);
         oracle::AttendedRow exact;
         exact.out.assign(got[at].size(), 0.0);
+        const oracle::Logits logits = logits_of(form.soft_cap, form.sinks, head);
         if (row < rows && !k.empty())
-          exact = oracle::attended(q[at], k, v, scale, sees_of(form, batch), row);
+          exact = oracle::attended(q[at], k, v, scale, sees_of(form, batch), row, logits);
+        if (row < rows && k.empty()) exact.log_sum_exp = logits.sink;
         for (std::size_t e = 0; e < exact.out.size(); ++e)
           ASSERT_NEAR(got[at][e], exact.out[e], 1e-12)
               << form.name << ", batch " << batch << ", head " << head << ", row " << row;
@@ -99,6 +109,29 @@ TEST(AttentionForms, MasksAndHeads) {
       {"scale", square, {}, {}, {}, 0.5F},
       {"negative scale", square, {}, {}, {}, -0.25F},
       {"scale of zero", square, {.causal = true}, {}, {}, 0.0F},
+      {"soft cap", square, {.causal = true}, {}, {}, 1.5, 4.0},
+      {"soft cap far below the scores", wide, {}, {}, {}, 3.0, 0.1},
+      {"soft cap far above them", square, {.left = 3}, {}, {}, {}, 1e12},
+      {"sinks", wide, {.causal = true}, {}, {}, {}, 0.0, {-kInf, -3.0F, 2.0F, 20.0F}},
+      {"sinks, lengths", wide, {}, {19, 4}, {70, 33}, {}, 0.0, {0.0F, 1.0F, -1.0F, 300.0F}},
+      {"sinks, no keys in a batch",
+       wide,
+       {},
+       {19, 0},
+       {0, 70},
+       {},
+       0.0,
+       {-kInf, 1.0F, -9.0F, 0.5F}},
+      {"sink, rows that see nothing",
+       tall,
+       {.causal = true, .bottom_right = true},
+       {},
+       {},
+       {},
+       0.0,
+       {0.25F}},
+      {"sink, zero keys", {.queries = 4, .keys = 0, .depth = 8}, {}, {}, {}, {}, 0.0, {-2.0F}},
+      {"soft cap and sinks", square, {.left = 5, .right = 5}, {}, {}, 2.0, 3.0, {2.5F, -1.0F}},
   };
   for (const Form& form : forms)
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})

@@ -19,11 +19,15 @@ struct GateCell {
   std::int64_t heads = 1;
   std::int64_t rows = 0;       // 0: all of them
   bool of_own_inputs = false;  // against attention of what the rung's inputs are; else as given
+  double soft_cap = 0.0;
+  std::vector<float> sinks{};  // of every head, or empty
 
   [[nodiscard]] std::string name() const {
     return std::string(octavo::name_of(rung)) + ", " + testing::name_of(kind) + ", S " +
            std::to_string(tokens) + ", D " + std::to_string(depth) + (causal ? ", causal" : "") +
-           ", seed " + std::to_string(seed);
+           ", seed " + std::to_string(seed) +
+           (soft_cap != 0.0 ? ", soft cap " + std::to_string(soft_cap) : "") +
+           (sinks.empty() ? "" : ", sinks");
   }
 };
 
@@ -38,12 +42,18 @@ inline Errors errors_of(const GateCell& cell, AttentionReport* report = nullptr)
       spread_rows(sizes, cell.rows == 0 ? cell.tokens : cell.rows);
   const AttentionOptions options{.rung = cell.rung,
                                  .mask = {.causal = cell.causal},
+                                 .soft_cap = cell.soft_cap,
+                                 .sinks = view_of_sinks(cell.sinks),
                                  .out = DType::f32,
                                  .report = report,
                                  .ranges = ranges};
   const Tensor out = attention(made.q, made.k, made.v, options);
-  Truth truth{
-      .q = made.q.view(), .k = made.k.view(), .v = made.v.view(), .sees = {.causal = cell.causal}};
+  Truth truth{.q = made.q.view(),
+              .k = made.k.view(),
+              .v = made.v.view(),
+              .sees = {.causal = cell.causal},
+              .soft_cap = cell.soft_cap,
+              .sinks = cell.sinks};
   AttentionInputs inputs;
   if (cell.of_own_inputs) {
     inputs = attention_inputs(made.q, made.k, made.v, options);

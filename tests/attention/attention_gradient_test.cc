@@ -54,6 +54,90 @@ TEST(AttentionGradient, DifferencesOfTheForwardPass) {
   }
 }
 
+// The same with a soft cap, sinks or both, and the gradient of the sinks; some rows see no key, and
+// scores reach far beyond the smallest cap.
+TEST(AttentionGradient, DifferencesWithSoftCapsAndSinks) {
+  const Sizes sizes{
+      .batches = 2, .heads = 4, .kv_heads = 2, .queries = 6, .keys = 5, .depth = 4, .width = 3};
+  std::vector<float> sinks = {-HUGE_VALF, -1.0F, 0.5F, 3.0F};
+  for (const double cap : {0.0, 0.4, 2.0, 30.0})
+    for (const bool has_sinks : {false, true}) {
+      const Made made = make_inputs(sizes, Kind::normal, 21, DType::f64);
+      const Tensor d_out = drawn({2, 4, 6, 3}, 22);
+      const AttentionOptions options{.rung = AttentionRung::exact,
+                                     .mask = {.causal = true, .bottom_right = true},
+                                     .softmax_scale = 0.7F,
+                                     .soft_cap = cap,
+                                     .sinks = has_sinks ? view_of_sinks(sinks) : View{},
+                                     .out = DType::f64};
+      const AttentionGradients gradients =
+          attention_backward(made.q, made.k, made.v, d_out.view(), options);
+      const std::string what =
+          "cap " + std::to_string(cap) + (has_sinks ? ", sinks, " : ", no sinks, ");
+      const auto difference = [&](auto& number, double step) {
+        const auto before = number;
+        number = before + static_cast<std::remove_reference_t<decltype(number)>>(step);
+        const double above = loss(made, d_out, options), high = static_cast<double>(number);
+        number = before - static_cast<std::remove_reference_t<decltype(number)>>(step);
+        const double below = loss(made, d_out, options), low = static_cast<double>(number);
+        number = before;
+        return (above - below) / (high - low);
+      };
+      const auto check = [&](const Tensor& input, const Tensor& gradient, const char* name) {
+        for (std::size_t i = 0; i < input.span<double>().size(); ++i)
+          // The third derivative of a cap of 0.4 is at most 2 / 0.4^2 times its numbers': 1e-8.
+          ASSERT_NEAR(gradient.span<double>()[i], difference(input.span<double>()[i], 1e-5), 3e-8)
+              << what << name << " " << i;
+      };
+      check(made.q, gradients.q, "dQ");
+      check(made.k, gradients.k, "dK");
+      check(made.v, gradients.v, "dV");
+      ASSERT_EQ(gradients.sinks.owner() != nullptr, has_sinks);
+      for (std::size_t h = 0; has_sinks && h < 4; ++h) {
+        const float gradient = gradients.sinks.span<float>()[h];
+        if (h == 0) {  // -inf, which has no neighbours to take a difference of
+          ASSERT_EQ(gradient, 0.0F);
+          continue;
+        }
+        // Sinks are f32: a step of 2^-8, whose square times a third derivative of up to 30 / 6 (a
+        // sum over 12 rows) is 8e-5.
+        ASSERT_NEAR(static_cast<double>(gradient), difference(sinks[h], 0x1p-8), 1e-4)
+            << what << "sink " << h;
+      }
+    }
+}
+
+// Against the textbook: the sink is a key whose value is zero.
+TEST(AttentionGradient, ASinkIsAKeyWithoutAValue) {
+  const Sizes sizes{.queries = 70, .keys = 60, .depth = 16};
+  const Made made = make_inputs(sizes, Kind::normal, 2, DType::f32);
+  const Tensor d_out = drawn({1, 1, 70, 16}, 5, DType::f32);
+  const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                     v = rows_of(made.v.view(), 0, 0), d = rows_of(d_out.view(), 0, 0);
+  for (const float sink : {-5.0F, 0.0F, 4.0F, 20.0F}) {
+    double exact = 0.0;
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      const oracle::AttendedRow row =
+          oracle::attended(q[i], k, v, 0.25, {}, 0, {.sink = static_cast<double>(sink)});
+      const double weight = std::exp(static_cast<double>(sink) - row.log_sum_exp);
+      for (std::size_t e = 0; e < v[0].size(); ++e) exact -= weight * d[i][e] * row.out[e];
+    }
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (support::is_staged(backend)) continue;
+      const std::vector<float> sinks = {sink};
+      double into[1] = {77.0};
+      const AttentionOptions options{
+          .rung = AttentionRung::f32, .sinks = view_of_sinks(sinks), .backend = backend.kernels};
+      const Tensor d_q = Tensor::values(made.q.shape(), DType::f32),
+                   d_k = Tensor::values(made.k.shape(), DType::f32),
+                   d_v = Tensor::values(made.v.shape(), DType::f32);
+      attention_backward_into(made.q, made.k, made.v, d_out.view(), d_q.view(), d_k.view(),
+                              d_v.view(), options, {}, value_view(into, DType::f64, {1}));
+      EXPECT_NEAR(into[0], exact, 1e-5 * std::abs(exact)) << backend.name << ", sink " << sink;
+    }
+  }
+}
+
 struct Exact {
   oracle::Rows q, k, v;
 };

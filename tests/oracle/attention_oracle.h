@@ -29,6 +29,13 @@ struct Sees {
   }
 };
 
+// What scores go through before softmax: cap tanh(x / cap) where there is a cap, and a logit that
+// is appended to them, without a value.
+struct Logits {
+  double soft_cap = 0.0;
+  double sink = -std::numeric_limits<double>::infinity();
+};
+
 struct AttendedRow {
   std::vector<double> out;
   double log_sum_exp = -std::numeric_limits<double>::infinity();
@@ -36,21 +43,24 @@ struct AttendedRow {
 };
 
 inline AttendedRow attended(const std::vector<double>& q, const Rows& k, const Rows& v,
-                            double softmax_scale, const Sees& sees, std::int64_t row) {
+                            double softmax_scale, const Sees& sees, std::int64_t row,
+                            const Logits& logits = {}) {
   AttendedRow result;
   result.out.assign(v.empty() ? 0 : v[0].size(), 0.0);
   result.weights.assign(k.size(), 0.0);
   std::vector<double> scores(k.size());
-  double largest = -std::numeric_limits<double>::infinity();
+  double largest = logits.sink;
   for (std::size_t j = 0; j < k.size(); ++j) {
     if (!sees(row, static_cast<std::int64_t>(j))) continue;
     double dot = 0.0;
     for (std::size_t d = 0; d < q.size(); ++d) dot += q[d] * k[j][d];
     scores[j] = dot * softmax_scale;
+    if (logits.soft_cap != 0.0)
+      scores[j] = std::tanh(scores[j] / logits.soft_cap) * logits.soft_cap;
     largest = std::max(largest, scores[j]);
   }
   if (largest == -std::numeric_limits<double>::infinity()) return result;
-  double sum = 0.0;
+  double sum = std::exp(logits.sink - largest);
   for (std::size_t j = 0; j < k.size(); ++j)
     if (sees(row, static_cast<std::int64_t>(j))) {
       result.weights[j] = std::exp(scores[j] - largest);

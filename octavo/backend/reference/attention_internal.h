@@ -23,6 +23,7 @@ struct ScoredRow {
   std::int64_t row = 0;
   AttentionJob::Keys keys{};
   std::vector<double> scores;  // of keys.begin, ...: in units of log2
+  std::vector<double> slopes;  // of the soft cap there, 1 - tanh^2; empty without one
 };
 // Scores of up to kAttentionRows rows of a head; those rows of Q are written to `q`.
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,

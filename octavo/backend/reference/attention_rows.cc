@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "octavo/backend/reference/attention_internal.h"
@@ -14,6 +15,20 @@ double rounded_to(DType dtype, double value) {
   if (dtype != DType::bf16) return value;
   constexpr EncodePolicy kRoundOnce{.overflow = Overflow::ieee};
   return decode(bf16_format, encode_value(bf16_format, value, kRoundOnce).code);
+}
+
+// Of a score in units of log2. An infinite score, whose true size is unknown, becomes NaN.
+double soft_capped(const AttentionJob& job, double score) {
+  if (job.soft_cap == 0.0) return score;
+  if (!std::isfinite(score)) return std::numeric_limits<double>::quiet_NaN();
+  const double cap = job.soft_cap * std::numbers::log2e;
+  return cap * std::tanh(score / cap);
+}
+
+// 1 - tanh^2, without the cancellation of that.
+double slope_of_soft_cap(const AttentionJob& job, double score) {
+  const double wide = std::cosh(score / (job.soft_cap * std::numbers::log2e));
+  return 1.0 / (wide * wide);
 }
 
 // -inf masks a key, whatever its score.
@@ -81,6 +96,7 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
     row.keys = job.keys_of(batch, row.row);
     if (row.keys.begin < row.keys.end)
       row.scores.resize(static_cast<std::size_t>(row.keys.end - row.keys.begin));
+    if (job.soft_cap != 0.0) row.slopes.resize(row.scores.size());
     if (row.row >= length) continue;
     const std::vector<double> numbers = rows_of(q_matrix, row.row, 1, job.values);
     std::copy(numbers.begin(), numbers.end(),
@@ -103,9 +119,12 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
         for (std::int64_t j = 0; j < keys; ++j)
           sums[static_cast<std::size_t>(j)] +=
               numbers[d] * k[static_cast<std::size_t>(d * keys + j)];
-      for (std::int64_t j = begin; j < end; ++j)
-        row.scores[static_cast<std::size_t>(j - row.keys.begin)] = with_bias(
-            job, batch, head, row.row, j, sums[static_cast<std::size_t>(j - key)] * factor);
+      for (std::int64_t j = begin; j < end; ++j) {
+        const auto at = static_cast<std::size_t>(j - row.keys.begin);
+        const double score = sums[static_cast<std::size_t>(j - key)] * factor;
+        row.scores[at] = with_bias(job, batch, head, row.row, j, soft_capped(job, score));
+        if (!row.slopes.empty()) row.slopes[at] = slope_of_soft_cap(job, score);
+      }
     }
   }
   return rows;

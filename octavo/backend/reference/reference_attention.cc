@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "octavo/backend/attention_job.h"
+#include "octavo/backend/attention_sink.h"
 #include "octavo/backend/reference/attention_internal.h"
 #include "octavo/backend/reference/elements_internal.h"
 #include "octavo/backend/reference/reference_internal.h"
@@ -43,12 +44,24 @@ struct Weights {
   bool empty = true;      // sees no key, or only scores of -inf
   bool poisoned = false;  // sees a NaN, or a score of +inf
   double divisor = 1.0;   // of sum_j P_j V_j
-  double log2_sum = -std::numeric_limits<double>::infinity();  // of 2^score
+  double log2_sum = -std::numeric_limits<double>::infinity();  // of 2^score, and of the sink
   double largest_p = 0.0, exact_sum = 1.0;
+  double share = 1.0;      // of the keys, beside the sink
+  bool has_share = false;  // P was multiplied by it before it was rounded
 };
 
+void take_sink(const AttentionJob& job, std::int64_t head, Weights& weights) {
+  const BesideSink beside = beside_sink(job.sinks, head, weights.log2_sum);
+  if (beside.poisoned) {
+    weights.poisoned = true;
+    weights.largest_p = 0.0;
+  }
+  weights.log2_sum = beside.log2_sum;
+  weights.share = beside.share;
+}
+
 // Scores become P, in place.
-Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
+Weights weigh(const AttentionJob& job, std::int64_t head, std::vector<double>& scores) {
   Weights result;
   double largest = -std::numeric_limits<double>::infinity();
   for (const double score : scores) {
@@ -57,7 +70,10 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
   }
   if (largest == std::numeric_limits<double>::infinity()) result.poisoned = true;
   result.empty = !result.poisoned && largest == -std::numeric_limits<double>::infinity();
-  if (result.empty || result.poisoned) return result;
+  if (result.empty || result.poisoned) {
+    take_sink(job, head, result);
+    return result;
+  }
 
   const double top = std::ceil(largest), factor = static_cast<double>(job.p_factor);
   const bool normalized = job.p == AttentionP::fp8_normalized;
@@ -68,13 +84,28 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
     score = std::exp2(score - top);
     exact_sum += score;
   }
+  if (normalized) {
+    result.log2_sum = top + std::log2(exact_sum);
+    take_sink(job, head, result);
+    for (double& p : scores) p = rounded_p(job.p, p / exact_sum * result.share * factor);
+    result.divisor = factor;
+    result.has_share = true;
+    return result;
+  }
   for (double& p : scores) {
-    p = rounded_p(job.p, (normalized ? p / exact_sum : p) * factor);
+    p = rounded_p(job.p, p * factor);
     sum += p;
   }
-  result.divisor = normalized ? factor : sum;
-  result.log2_sum = top + std::log2(normalized ? exact_sum : sum / factor);
+  result.divisor = sum;
+  result.log2_sum = top + std::log2(sum / factor);
+  take_sink(job, head, result);
   return result;
+}
+
+// Padding has no sink.
+Weights weights_of(const AttentionJob& job, std::int64_t batch, std::int64_t head, ScoredRow& row) {
+  const bool is_padding = job.query_lengths != nullptr && row.row >= job.query_lengths[batch];
+  return is_padding ? Weights{} : weigh(job, head, row.scores);
 }
 
 // The epilogue of one row, from P, or of a row that sees no key.
@@ -85,14 +116,15 @@ void epilogue(const AttentionJob& job, std::int64_t batch, std::int64_t head, st
   for (std::int64_t e = 0; e < out.cols; ++e)
     store_value(out, row, e,
                 weights.poisoned ? kNaN
-                : weights.empty  ? 0.0
-                                 : sums[e] / weights.divisor);
+                : weights.empty
+                    ? 0.0
+                    : sums[e] / weights.divisor * (weights.has_share ? 1.0 : weights.share));
   if (job.p_amax != nullptr)
     *job.p_amax = std::max(*job.p_amax, static_cast<float>(weights.largest_p));
   const std::int64_t at = (batch * job.heads + head) * job.queries + row;
   if (job.largest_weight != nullptr)
-    job.largest_weight[at] =
-        static_cast<float>(weights.poisoned ? kNaN : weights.largest_p / weights.exact_sum);
+    job.largest_weight[at] = static_cast<float>(
+        weights.poisoned ? kNaN : weights.largest_p / weights.exact_sum * weights.share);
   if (job.log_sum_exp == nullptr) return;
   double result = weights.poisoned ? kNaN : weights.log2_sum * std::numbers::ln2;
   if (job.key_shift != nullptr && !weights.empty) {
@@ -115,7 +147,7 @@ void attention(const Exec&, const AttentionJob& job) {
     std::vector<ScoredRow> rows = scored_rows(job, batch, head, wanted, q);
     const AttentionJob::Keys all = keys_of_all(rows);
     std::vector<Weights> weights;
-    for (ScoredRow& row : rows) weights.push_back(weigh(job, row.scores));
+    for (ScoredRow& row : rows) weights.push_back(weights_of(job, batch, head, row));
 
     const GemmOperand v_matrix = job.v.at(batch, job.kv_head(head));
     const std::int64_t width = job.out.first.cols(), depth = job.q.first.cols();

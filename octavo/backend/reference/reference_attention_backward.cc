@@ -1,7 +1,9 @@
 // Reference attention backward, by definition. With P the weights of a row (they sum to one), O its
 // output and dO the gradient of O:
-//   dV = P^T dO,   dP = dO V^T,   dS = P (dP - sum_e dO O),   dQ = scale dS K,   dK = scale dS^T Q.
-// P is recomputed from Q and K, and delta = sum_e dO O as sum_j P dP, so neither out nor
+//   dV = P^T dO,   dP = dO V^T,   dS = P (dP - sum_e dO O),   dQ = scale dS K,   dK = scale dS^T Q,
+// where a soft cap multiplies dS by its slope, 1 - tanh^2. A sink has a weight in P, which sums to
+// less than one without it, and a value of zero: its gradient is minus that weight times sum_e dO
+// O. P is recomputed from Q and K, and delta = sum_e dO O as sum_j P dP, so neither out nor
 // log_sum_exp of the forward pass is read.
 #include <algorithm>
 #include <cmath>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "octavo/backend/attention_job.h"
+#include "octavo/backend/attention_sink.h"
 #include "octavo/backend/reference/attention_internal.h"
 #include "octavo/backend/reference/elements_internal.h"
 #include "octavo/backend/reference/reference_internal.h"
@@ -18,9 +21,10 @@
 namespace octavo::reference {
 namespace {
 
-// Scores to weights that sum to one. Returns false where the row has no gradient, because it sees
-// no key.
-bool weigh(std::vector<double>& scores) {
+// Scores to weights that sum to one with that of the sink, which is returned as `of_sink`. Returns
+// false where the row has no gradient, because it sees no key.
+bool weigh(const AttentionJob& job, std::int64_t head, std::vector<double>& scores,
+           double& of_sink) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   double largest = -kInf, sum = 0.0;
   bool poisoned = false;
@@ -28,12 +32,15 @@ bool weigh(std::vector<double>& scores) {
     largest = std::max(largest, score);
     if (score != score || score == kInf) poisoned = true;
   }
-  if (!poisoned && largest == -kInf) return false;
+  if (!poisoned && largest == -kInf && !beside_sink(job.sinks, head, -kInf).poisoned) return false;
   for (double& score : scores) {
     score = poisoned ? std::numeric_limits<double>::quiet_NaN() : std::exp2(score - largest);
     sum += score;
   }
-  for (double& p : scores) p /= sum;
+  const BesideSink beside = beside_sink(job.sinks, head, largest + std::log2(sum));
+  if (beside.poisoned) sum = std::numeric_limits<double>::quiet_NaN();
+  for (double& p : scores) p = p / sum * beside.share;
+  of_sink = 1.0 - beside.share;
   return true;
 }
 
@@ -41,10 +48,10 @@ struct Gradients {
   std::vector<double> d_k, d_v;  // of one head of K and V, all keys
 };
 
-// One row of queries: adds to dK and dV, and writes dQ.
-void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double* q,
-             const std::vector<double>& k, const std::vector<double>& v, const double* d_out,
-             std::int64_t batch, std::int64_t head, std::vector<double>& d_q, Gradients& sums) {
+// One row of queries: adds to dK and dV, and writes dQ. Returns sum_e dO O.
+double add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double* q,
+               const std::vector<double>& k, const std::vector<double>& v, const double* d_out,
+               std::int64_t batch, std::int64_t head, std::vector<double>& d_q, Gradients& sums) {
   const std::int64_t depth = job.forward.q.first.cols(), width = job.forward.v.first.cols();
   const auto scale = job.forward.softmax_scale;
   std::vector<double> d_p(row.scores.size());
@@ -63,7 +70,8 @@ void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double
   for (std::size_t j = 0; j < d_p.size(); ++j) {
     const std::int64_t key = row.keys.begin + static_cast<std::int64_t>(j);
     if (is_masked(job.forward, batch, head, row.row, key)) continue;
-    const double d_s = row.scores[j] * (d_p[j] - along) * scale;
+    const double slope = row.slopes.empty() ? 1.0 : row.slopes[j],
+                 d_s = row.scores[j] * (d_p[j] - along) * scale * slope;
     const double* numbers = k.data() + key * depth;
     double* d_k = sums.d_k.data() + key * depth;
     for (std::int64_t d = 0; d < depth; ++d) {
@@ -71,6 +79,7 @@ void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double
       d_k[d] += d_s * q[d];
     }
   }
+  return along;
 }
 
 }  // namespace
@@ -98,10 +107,14 @@ void attention_backward(const Exec&, const AttentionBackwardJob& job) {
           for (std::int64_t i = 0; i < count; ++i) {
             ScoredRow& row = rows[static_cast<std::size_t>(i)];
             std::vector<double> d_q(static_cast<std::size_t>(depth), 0.0);
-            if (weigh(row.scores))
-              add_row(job, row, q.data() + i * depth, k, v,
-                      rows_of(job.d_out.at(batch, head), first + i, 1, DType::f64).data(), batch,
-                      head, d_q, sums);
+            double of_sink = 0.0;
+            if (row.keys.begin < row.keys.end && weigh(forward, head, row.scores, of_sink)) {
+              const double along =
+                  add_row(job, row, q.data() + i * depth, k, v,
+                          rows_of(job.d_out.at(batch, head), first + i, 1, DType::f64).data(),
+                          batch, head, d_q, sums);
+              if (job.d_sinks != nullptr) job.d_sinks[head] -= of_sink * along;
+            }
             const Matrix to = job.d_q.at(batch, head).values;
             for (std::int64_t d = 0; d < depth; ++d)
               store_value(to, first + i, d, d_q[static_cast<std::size_t>(d)]);

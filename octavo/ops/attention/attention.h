@@ -78,7 +78,15 @@ struct AttentionOptions {
   double rtol = 5e-3, atol = 5e-3;  // automatic only
   AttentionMask mask{};
   std::optional<double> softmax_scale{};  // 1 / sqrt(D)
-  std::optional<DType> out{};             // the type of Q; f32 where Q is codes
+  // Scores x = softmax_scale q k become soft_cap tanh(x / soft_cap), before a bias is added and
+  // keys are masked, as in Gemma 2; 0: none; else from 1e-30 to 1e30. K is not smoothed then, on
+  // any rung, nor is it with sinks.
+  double soft_cap = 0.0;
+  // If given: f32 [heads], a logit for each query head that joins the softmax's denominator and has
+  // no value, as in gpt-oss; -inf: none. NaN or +inf makes NaN of all rows of its head. A row that
+  // sees no key is zeros, with a log-sum-exp of its sink.
+  View sinks{};
+  std::optional<DType> out{};  // the type of Q; f32 where Q is codes
   // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
   View log_sum_exp{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
@@ -121,6 +129,7 @@ struct AttentionInputs {
 // (straight-through: rounding of inputs and of P has derivative 1). automatic: at the given inputs.
 struct AttentionGradients {
   Tensor q, k, v;
+  Tensor sinks{};  // f32 [heads], where the options have sinks
 };
 // Results of the forward pass of the same call, in f32: the output, dense, and the log-sum-exp.
 // Where given they are not recomputed, except for rows whose log-sum-exp is beyond 1024. For rung
@@ -132,11 +141,13 @@ struct AttentionForward {
 attention_backward(const Operand& q, const Operand& k, const Operand& v, const View& d_out,
                    const AttentionOptions& options = {}, const AttentionForward& forward = {});
 
-// Into memory of the caller's: dense views of the shapes of Q, K and V, of any value type.
+// Into memory of the caller's: dense views of the shapes of Q, K and V, of any value type; and, if
+// given, f32 or f64 [heads] for the gradient of the sinks.
 OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
                                         const View& d_out, const View& d_q, const View& d_k,
                                         const View& d_v, const AttentionOptions& options = {},
-                                        const AttentionForward& forward = {});
+                                        const AttentionForward& forward = {},
+                                        const View& d_sinks = {});
 
 // Shape of the result; checks the operands.
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,

@@ -153,7 +153,8 @@ class Chooser {
       for (const std::size_t at : of_choice_[i].sampled)
         by_head[head_of(choices_[i].rows)].add(
             sample_rows_.rows()[at].n_eff,
-            facts_.mean_deviation(choices_[i].rows, sample_rows_.exact(at)));
+            facts_.mean_deviation(choices_[i].rows, sample_rows_.exact(at),
+                                  sample_rows_.rows()[at].share));
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (of_choice_[i].is_unsampled) continue;
       AttentionChoice& choice = choices_[i];
@@ -172,10 +173,10 @@ class Chooser {
 
   [[nodiscard]] RowFacts facts_of_sample(const AttentionRange& range, std::size_t at) {
     const SampleRow& row = sample_rows_.rows()[at];
-    RowFacts facts{
-        row.n_eff,
-        facts_.different_keys(range, facts_.mean_deviation(range, sample_rows_.exact(at))),
-        facts_.size_of_scores(row.lse)};
+    RowFacts facts{row.n_eff,
+                   facts_.different_keys(
+                       range, facts_.mean_deviation(range, sample_rows_.exact(at), row.share)),
+                   facts_.size_of_scores(row.lse)};
     lower(facts.different, row.n_eff / alike_[head_of(range)]);
     return facts;
   }

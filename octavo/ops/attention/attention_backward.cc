@@ -1,4 +1,6 @@
 // Gradients of attention, and the rounded inputs at which they are taken.
+#include <cstring>
+
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/convert/convert.h"
@@ -70,6 +72,25 @@ void check_gradient(const View& view, const Shape& wanted, std::string_view name
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
 
+void check_sink_gradient(const View& view, const AttentionCall& call) {
+  constexpr std::string_view kName = "the gradient of the sinks";
+  check_gradient(view, {call.q.heads()}, kName);
+  check(call.options.sinks.data != nullptr || call.q.heads() == 0, ErrorCode::invalid_argument, kOp,
+        "got memory for the gradient of sinks, and no sinks; give the forward pass's");
+  check(view.dtype == DType::f32 || view.dtype == DType::f64, ErrorCode::wrong_type, kOp, kName,
+        " is ", dtype_name(view.dtype), "; expected float32 or float64");
+}
+
+void store(std::span<const double> numbers, const View& to) {
+  auto* at = static_cast<std::byte*>(to.data);
+  for (const double number : numbers) {
+    const auto narrow = static_cast<float>(number);
+    if (to.dtype == DType::f64) std::memcpy(at, &number, sizeof number);
+    if (to.dtype == DType::f32) std::memcpy(at, &narrow, sizeof narrow);
+    at += to.strides[0];
+  }
+}
+
 // Checks that both are given, are f32, and come from a forward pass whose P was not rounded.
 void check_forward(const AttentionForward& forward, const AttentionCall& call) {
   check(is_given(forward.out) && is_given(forward.log_sum_exp), ErrorCode::invalid_argument, kOp,
@@ -111,14 +132,18 @@ AttentionGradients attention_backward(const Operand& q, const Operand& k, const 
                                       const AttentionForward& forward) {
   (void)AttentionCall(q, k, v, options, kOp);  // throws before memory is made
   AttentionGradients gradients{gradient_like(q), gradient_like(k), gradient_like(v)};
+  if (options.sinks.data != nullptr)
+    gradients.sinks = Tensor::values(options.sinks.shape, DType::f32);
   attention_backward_into(q, k, v, d_out, gradients.q.view(), gradients.k.view(),
-                          gradients.v.view(), options, forward);
+                          gradients.v.view(), options, forward,
+                          options.sinks.data != nullptr ? gradients.sinks.view() : View{});
   return gradients;
 }
 
 void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
                              const View& d_out, const View& d_q, const View& d_k, const View& d_v,
-                             const AttentionOptions& options, const AttentionForward& forward) {
+                             const AttentionOptions& options, const AttentionForward& forward,
+                             const View& d_sinks) {
   const FpEnvGuard guard;
   const AttentionCall call(q, k, v, options, kOp);
   check_view(d_out, kOp, "d_out");
@@ -134,6 +159,10 @@ void attention_backward_into(const Operand& q, const Operand& k, const Operand& 
   check_gradient(d_v, v.shape(), "dV");
   const bool has_forward = is_given(forward.out) || is_given(forward.log_sum_exp);
   std::vector<NamedView> views{{&d_out, "d_out"}, {&d_q, "dQ"}, {&d_k, "dK"}, {&d_v, "dV"}};
+  if (is_given(d_sinks)) {
+    check_sink_gradient(d_sinks, call);
+    views.push_back({&d_sinks, "the gradient of the sinks"});
+  }
   if (has_forward) {
     check_forward(forward, call);
     views.push_back({&forward.out, "the output"});
@@ -162,7 +191,10 @@ void attention_backward_into(const Operand& q, const Operand& k, const Operand& 
   job.d_q = operand(d_q);
   job.d_k = operand(d_k);
   job.d_v = operand(d_v);
+  std::vector<double> of_sinks(static_cast<std::size_t>(call.q.heads()), 0.0);
+  if (is_given(d_sinks)) job.d_sinks = of_sinks.data();
   run_attention_backward(exec, options, job);
+  if (is_given(d_sinks)) store(of_sinks, d_sinks);
 }
 
 }  // namespace octavo

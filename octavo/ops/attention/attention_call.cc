@@ -89,6 +89,24 @@ AttentionBias bias_of(const View& bias) {
           .key = stride(1)};
 }
 
+void check_soft_cap(double cap, std::string_view op) {
+  check(cap == 0.0 || (cap >= kLeastSoftCap && cap <= kMostSoftCap), ErrorCode::invalid_argument,
+        op, "got a soft cap of ", cap, "; expected 0, which is none, or a number from ",
+        kLeastSoftCap, " to ", kMostSoftCap);
+}
+
+void check_sinks(const View& sinks, std::int64_t heads, std::string_view op) {
+  if (!is_given(sinks)) return;
+  check_view(sinks, op, "the sinks");
+  check(sinks.dtype == DType::f32, ErrorCode::wrong_type, op, "the sinks are ",
+        is_value(sinks.dtype) ? dtype_name(sinks.dtype) : "codes",
+        "; expected float32, a logit for each query head");
+  if (sinks.shape != Shape{heads} ||
+      sinks.strides[0] % static_cast<std::int64_t>(sizeof(float)) != 0)
+    fail(ErrorCode::invalid_argument, op, "the sinks have shape ", to_string(sinks.shape),
+         "; expected ", to_string(Shape{heads}), ", one for each query head");
+}
+
 void check_hadamard(const Operand& q, const Operand& k, const Operand& v, std::string_view op) {
   const auto turn_of = [](const Operand& operand) {
     const QuantizedTensor* tensor = operand.quantized();
@@ -202,6 +220,8 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
     check(tolerance >= 0.0 && std::isfinite(tolerance), ErrorCode::invalid_argument, op,
           "got a tolerance of ", tolerance, "; expected a number of at least 0");
   check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), k.rows()}, op);
+  check_soft_cap(given.soft_cap, op);
+  check_sinks(given.sinks, q.heads(), op);
   for (const AttentionRange& range : given.ranges)
     check(range.batch >= 0 && range.batch < q.batches() && range.head >= 0 &&
               range.head < q.heads() && range.first >= 0 && range.count >= 0 &&
@@ -231,6 +251,10 @@ AttentionJob AttentionCall::job() const {
   if (!mask.query_lengths.empty()) job.query_lengths = mask.query_lengths.data();
   if (!mask.key_lengths.empty()) job.key_lengths = mask.key_lengths.data();
   job.bias = bias_of(mask.bias);
+  job.soft_cap = options.soft_cap;
+  if (options.sinks.data != nullptr)
+    job.sinks = {.first = static_cast<const float*>(options.sinks.data),
+                 .step = options.sinks.strides[0] / static_cast<std::int64_t>(sizeof(float))};
   if (!options.ranges.empty()) {
     job.ranges = options.ranges.data();
     job.range_count = static_cast<std::int64_t>(options.ranges.size());
@@ -267,6 +291,7 @@ void AttentionCall::add_views(std::vector<NamedView>& views) const {
   k.add_views(views);
   v.add_views(views);
   if (options.mask.bias.data != nullptr) views.push_back({&options.mask.bias, "the bias"});
+  if (options.sinks.data != nullptr) views.push_back({&options.sinks, "the sinks"});
 }
 
 }  // namespace octavo

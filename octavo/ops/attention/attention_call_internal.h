@@ -50,6 +50,10 @@ struct AttentionCall {
   // Multiply-adds, to choose the number of threads.
   [[nodiscard]] std::int64_t work() const;
   [[nodiscard]] bool is_empty() const;  // no row to write
+  // Does the output depend on more than differences of scores? Then K must not be smoothed.
+  [[nodiscard]] bool sees_level() const {
+    return options.soft_cap != 0.0 || options.sinks.data != nullptr;
+  }
   void add_views(std::vector<NamedView>& views) const;
 
   Operand q_operand, k_operand, v_operand;

@@ -57,9 +57,14 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
 
 // Standard deviation of the f32 rounding error of a score of magnitude 1, in units of ln. A sum of
 // D products rounds D times, by 2^-24 / sqrt(3) of a partial sum that grows to the score: 2^-24
-// sqrt(D) / 3. Its factor, the bias and the largest score of the row are three roundings more.
+// sqrt(D) / 3. Its factor, the bias and the largest score of the row are three roundings more. A
+// soft cap leaves that: it moves a score x by no more than the error of x times 1 - tanh^2, and x
+// (1
+// - tanh^2) is no larger than the capped score. What its tanh adds is bounded; six of these are the
+// bound.
 double arithmetic_error(const RangeFacts& facts) {
-  return 0x1p-24 * (std::sqrt(facts.head_size) / 3.0 + 1.0);
+  const double of_cap = facts.soft_cap ? kSoftCapError / kDeviations : 0.0;
+  return 0x1p-24 * (std::sqrt(facts.head_size) / 3.0 + 1.0) + of_cap;
 }
 
 // Largest relative error of P: half an ulp of its format.
@@ -124,7 +129,8 @@ bool rounds_given_keys(AttentionRung rung) {
 }
 
 bool takes(AttentionRung rung, const RangeFacts& facts) {
-  if (facts.log_sum_exp && facts.k_type != DType::code && !rounds_given_keys(rung)) return false;
+  const bool needs_level = facts.log_sum_exp || facts.sees_level;
+  if (needs_level && facts.k_type != DType::code && !rounds_given_keys(rung)) return false;
   if (rung != AttentionRung::balanced) return true;
   return facts.q_type != DType::code && facts.k_type != DType::code;
 }
@@ -186,7 +192,8 @@ namespace {
 double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row,
                     double of_score) {
   // Relative errors d_j of the weights move the output by sum_j p_j d_j (v_j - o), where sum_j
-  // p_j^2 is 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff.
+  // p_j^2 is 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff (a
+  // sink leaves both: with weights that sum to less than one sum_j p_j^3 is larger still).
   // That is largest at n_eff = 2, and held there for less: other rows of a range have weight on
   // more keys.
   const double keys = row.n_eff < 2.0 ? 2.0 : row.n_eff;  // NaN stays

@@ -39,11 +39,15 @@ struct RangeFacts {
   AttentionStatistics v_spread{};  // of V less its mean over keys
   DType q_type = DType::code, k_type = DType::code, v_type = DType::code;
   bool log_sum_exp = false;  // the log-sum-exp is requested as well
+  bool sees_level = false;   // AttentionCall::sees_level
+  bool soft_cap = false;
 };
 
 // Facts of one row, or of the worst row of a range.
 struct RowFacts {
-  double n_eff = 2.0;  // lower bound of the effective number of keys
+  // Lower bound of the effective number of keys, 1 / (sum of squared weights); a sink, which has a
+  // weight and no key, makes it larger.
+  double n_eff = 2.0;
   // Upper bound of the number of independent keys in its output: see different_keys.
   double different = HUGE_VAL;
   double score = 0.0;  // about the largest magnitude of the scores that carry weight
@@ -64,7 +68,8 @@ struct MeanDeviation {
 [[nodiscard]] bool rounds_given_keys(AttentionRung rung);
 
 // Does this rung take such inputs? Where K is smoothed for the call, the log-sum-exp contains
-// rounded Q times the mean of K, which this model does not cover.
+// rounded Q times the mean of K, which this model does not cover. Nor where a soft cap or sinks
+// forbid smoothing.
 [[nodiscard]] bool takes(AttentionRung rung, const RangeFacts& facts);
 
 // An output that is the mean of n independent values deviates from the mean of V by about rms /

@@ -22,6 +22,19 @@ void PosterioriCheck::write_with(AttentionJob& job) {
   job.key_shift = nullptr;  // log-sum-exp of the scores as computed, without the shift
 }
 
+// A log-sum-exp with the sink in it is at least the sink. Rows that were not computed have any
+// number.
+void PosterioriCheck::find_shares(const float* lse) {
+  const AttentionJob job = call_.job();
+  if (!job.sinks.exist()) return;
+  shares_.resize(largest_weight_.size());
+  for (std::size_t at = 0; at < shares_.size(); ++at) {
+    const std::int64_t head = static_cast<std::int64_t>(at) / job.queries % job.heads;
+    const double below = static_cast<double>(lse[at]) - static_cast<double>(job.sinks.at(head));
+    shares_[at] = below > 0.0 ? static_cast<float>(-std::expm1(-below)) : 0.0F;
+  }
+}
+
 std::size_t PosterioriCheck::index_of(const AttentionRange& range, std::int64_t row) const {
   return static_cast<std::size_t>((range.batch * call_.q.heads() + range.head) * call_.q.rows() +
                                   row);
@@ -43,7 +56,8 @@ std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
   const bool checks_outputs =
       choice.rung != kRungsByCost.back() &&
       (is_guessed || !facts_.is_safe_for_any_row(choice.rung, choice.rows, choice.tolerance));
-  if (checks_outputs && !has_outputs_) facts_.find_output_statistics(result_.out);
+  if (shares_.empty()) find_shares(lse);
+  if (checks_outputs && !has_outputs_) facts_.find_output_statistics(result_.out, shares_);
   has_outputs_ |= checks_outputs;
   std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
   KeysAlike of_range;
@@ -56,7 +70,8 @@ std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
     row.n_eff = HUGE_VAL;
     if (weight == 0.0) continue;
     row.n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
-    row.score = facts_.size_of_scores(lse[at]);
+    // Where the sink has all the weight its log-sum-exp says nothing of scores, which do not count.
+    if (shares_.empty() || shares_[at] > 0.0F) row.score = facts_.size_of_scores(lse[at]);
     if (!checks_outputs) continue;
     const MeanDeviation mean_deviation =
         facts_.deviation_of_output(choice.rows, choice.rows.first + r);

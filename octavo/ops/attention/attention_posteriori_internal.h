@@ -25,6 +25,7 @@ class PosterioriCheck {
                                                std::span<const std::int64_t> like, double alike);
 
  private:
+  void find_shares(const float* lse);
   [[nodiscard]] std::size_t index_of(const AttentionRange& range, std::int64_t row) const;
 
   const AttentionCall& call_;
@@ -32,6 +33,7 @@ class PosterioriCheck {
   AttentionFacts& facts_;
   bool has_outputs_ = false;
   std::vector<float> largest_weight_, own_lse_;
+  std::vector<float> shares_;  // of the keys of each row, beside a sink; empty without sinks
 };
 
 }  // namespace octavo

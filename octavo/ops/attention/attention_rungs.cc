@@ -164,14 +164,14 @@ RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec
       job.p = AttentionP::bf16;
       inputs.rotated = true;
       quantize_queries(inputs, call, mxint8, nullptr, exec);
-      quantize_keys(inputs, call, mxint8, nullptr, true, exec);
+      quantize_keys(inputs, call, mxint8, nullptr, !call.sees_level(), exec);
       return inputs;
     case AttentionRung::fast:
       job.p = AttentionP::fp8;
       job.p_factor = kPFactor;
       quantize_queries(inputs, call, e4m3fn, options.q_quantizer, exec);
-      quantize_keys(inputs, call, e4m3fn, options.k_quantizer, options.k_quantizer == nullptr,
-                    exec);
+      quantize_keys(inputs, call, e4m3fn, options.k_quantizer,
+                    options.k_quantizer == nullptr && !call.sees_level(), exec);
       quantize_values(inputs, call, exec);
       return inputs;
     case AttentionRung::naive:

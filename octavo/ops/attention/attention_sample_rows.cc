@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
+#include "octavo/backend/attention_sink.h"
 #include "octavo/ops/attention/attention_rungs_internal.h"
 
 namespace octavo {
@@ -15,15 +17,19 @@ void SampleRows::sample(std::vector<SampleRow> rows) {
   std::vector<std::size_t> all(rows_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   AttentionJob job = rung_inputs(call_, AttentionRung::f32, exec_).job;
+  const AttentionSinks sinks = job.sinks;
+  job.sinks = {};
   const auto count = static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
   std::vector<float> once(count), twice(count);
   job.log_sum_exp = once.data();
   exact_ = run(job, all);
   job.log_sum_exp = twice.data();
   job.softmax_scale *= 2.0;
+  job.soft_cap *= 2.0;
   job.bias.factor *= 2.0F;
   (void)run(job, all);
-  for (SampleRow& row : rows_) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    SampleRow& row = rows_[i];
     const double lse = static_cast<double>(once[place(row)]),
                  of_double = static_cast<double>(twice[place(row)]);
     if (lse == -HUGE_VAL) {
@@ -31,9 +37,17 @@ void SampleRows::sample(std::vector<SampleRow> rows) {
       continue;
     }
     row.lse = once[place(row)];
-    const double n_eff = std::exp(2.0 * lse - of_double);
+    row.share = beside_sink(sinks, row.head, lse * std::numbers::log2e).share;
+    take_share(i, static_cast<float>(row.share));
+    const double n_eff = std::exp(2.0 * lse - of_double) / (row.share * row.share);
     row.n_eff = n_eff < 1.0 ? 1.0 : n_eff;  // rounding may put one key below 1; NaN stays
   }
+}
+
+// The row was computed without its sink.
+void SampleRows::take_share(std::size_t i, float share) {
+  const auto width = static_cast<std::size_t>(call_.v.cols());
+  for (std::size_t e = 0; e < width; ++e) exact_[i * width + e] *= share;
 }
 
 std::vector<float> SampleRows::probed(AttentionJob job, std::span<const std::size_t> which) {

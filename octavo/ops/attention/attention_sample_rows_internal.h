@@ -13,9 +13,11 @@ namespace octavo {
 
 struct SampleRow {
   std::int64_t batch = 0, head = 0, row = 0;
-  // (sum p)^2 / sum p^2 = exp(2 lse(c) - lse(2c)); infinite where the row sees no key.
+  // 1 / sum p^2, with weights p: exp(2 lse(c) - lse(2c)) over the square of the keys' share beside
+  // a sink; infinite where the row sees no key.
   double n_eff = 0.0;
-  float lse = 0.0F;
+  double share = 1.0;
+  float lse = 0.0F;  // of the keys alone
 };
 
 class SampleRows {
@@ -40,6 +42,7 @@ class SampleRows {
     return static_cast<std::size_t>((row.batch * call_.q.heads() + row.head) * call_.q.rows() +
                                     row.row);
   }
+  void take_share(std::size_t i, float share);
   std::vector<float> run(AttentionJob& job, std::span<const std::size_t> which);
 
   const AttentionCall& call_;

@@ -179,7 +179,9 @@ RangeFacts AttentionFacts::facts_of(const AttentionRange& range) const {
                    .q_type = type_of(call_.q),
                    .k_type = type_of(call_.k),
                    .v_type = type_of(call_.v),
-                   .log_sum_exp = log_sum_exp_};
+                   .log_sum_exp = log_sum_exp_,
+                   .sees_level = call_.sees_level(),
+                   .soft_cap = job_.soft_cap != 0.0};
   if (call_.k.rows() == 0) return facts;
   facts.v = v_[facts.kv];
   if (!v_spread_.empty()) facts.v_spread = v_spread_[facts.kv];
@@ -215,8 +217,8 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
                                  double tolerance) {
   RangeFacts facts = facts_of(range);
   if (!octavo::takes(rung, facts)) return false;
-  // n_eff is at most the number of visible keys; under a mask, the first or the last row of a range
-  // sees the most.
+  // n_eff is at most the number of visible keys, more beside a sink only; under a mask, the first
+  // or the last row of a range sees the most.
   double keys = 1.0;
   for (const std::int64_t row : {range.first, range.first + range.count - 1}) {
     const AttentionJob::Keys seen = job_.keys_of(range.batch, row);
@@ -276,26 +278,27 @@ bool AttentionFacts::is_safe_for_any_row(AttentionRung rung, const AttentionRang
 }
 
 MeanDeviation AttentionFacts::mean_deviation(const AttentionRange& range,
-                                             std::span<const float> output) {
+                                             std::span<const float> output, double share) {
   MeanDeviation mean_deviation;
   if (call_.k.rows() == 0) return mean_deviation;
   find_value_spread();
   const float* mean = mean_of(kv_index(range));
   for (std::size_t e = 0; e < output.size(); ++e) {
-    const double number = static_cast<double>(output[e]) - static_cast<double>(mean[e]);
+    const double number = static_cast<double>(output[e]) - share * static_cast<double>(mean[e]);
     mean_deviation.squares += number * number;
     raise(mean_deviation.most, std::abs(number));
   }
   return mean_deviation;
 }
 
-void AttentionFacts::find_output_statistics(const AttentionOperand& out) {
+void AttentionFacts::find_output_statistics(const AttentionOperand& out,
+                                            std::span<const float> shares) {
   find_value_spread();
   const std::int64_t batches = call_.q.batches(), heads = call_.q.heads(), rows = call_.q.rows(),
                      cols = call_.v.cols();
   // The output minus the mean of V, in f32.
   std::vector<float> mean(static_cast<std::size_t>(batches * heads * cols));
-  for (std::int64_t batch = 0; batch < batches; ++batch)
+  for (std::int64_t batch = 0; shares.empty() && batch < batches; ++batch)
     for (std::int64_t head = 0; head < heads; ++head) {
       const float* from = mean_of(kv_index({.batch = batch, .head = head}));
       std::transform(from, from + cols, mean.begin() + (batch * heads + head) * cols,
@@ -312,7 +315,19 @@ void AttentionFacts::find_output_statistics(const AttentionOperand& out) {
                          .lengths = lengths.empty() ? nullptr : lengths.data(),
                          .mean = mean.data(),
                          .undo = true});
+  subtract_means(copy.span<float>(), shares);
   outputs_ = statistics(mean_deviation, lengths, 1);
+}
+
+// Where sinks share weights the mean of V that a row deviates from is as much smaller.
+void AttentionFacts::subtract_means(std::span<float> outputs, std::span<const float> shares) const {
+  const auto cols = static_cast<std::size_t>(call_.v.cols());
+  const std::int64_t rows = call_.q.rows(), heads = call_.q.heads();
+  for (std::size_t at = 0; at < shares.size(); ++at) {
+    const std::int64_t head = static_cast<std::int64_t>(at) / rows;
+    const float* mean = mean_of(kv_index({.batch = head / heads, .head = head % heads}));
+    for (std::size_t e = 0; e < cols; ++e) outputs[at * cols + e] -= shares[at] * mean[e];
+  }
 }
 
 MeanDeviation AttentionFacts::deviation_of_output(const AttentionRange& range,

@@ -73,10 +73,12 @@ class AttentionFacts {
     const double size = std::abs(static_cast<double>(log_sum_exp));
     return job_.bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
   }
+  // `share`: of the keys, beside a sink.
   [[nodiscard]] MeanDeviation mean_deviation(const AttentionRange& range,
-                                             std::span<const float> output);
-  // Computes statistics of all rows of the output, which must be written.
-  void find_output_statistics(const AttentionOperand& out);
+                                             std::span<const float> output, double share);
+  // Computes statistics of all rows of the output, which must be written. `shares`: of the keys of
+  // each row, beside a sink; empty where there are no sinks.
+  void find_output_statistics(const AttentionOperand& out, std::span<const float> shares);
   [[nodiscard]] MeanDeviation deviation_of_output(const AttentionRange& range,
                                                   std::int64_t row) const;
 
@@ -95,6 +97,7 @@ class AttentionFacts {
   void find_query_statistics();
   void find_sampled_statistics();
   void find_value_spread();
+  void subtract_means(std::span<float> outputs, std::span<const float> shares) const;
   [[nodiscard]] std::size_t query_index(const AttentionRange& range) const;
   [[nodiscard]] std::size_t kv_index(const AttentionRange& range) const;
   [[nodiscard]] const float* mean_of(std::size_t kv) const {

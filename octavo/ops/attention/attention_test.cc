@@ -40,6 +40,59 @@ TEST(Attention, NumbersThatCanBeDoneByHand) {
   EXPECT_NEAR(lse.span<float>()[0], std::log(4.0F), 1e-6F);
 }
 
+TEST(Attention, SoftCapsAndSinksThatCannotBeOnesAreNamed) {
+  const auto of = [](const AttentionOptions& options) {
+    return message_of([&] {
+      (void)attention(drawn({1, 2, 3, 4}), drawn({1, 1, 5, 4}), drawn({1, 1, 5, 4}), options);
+    });
+  };
+  for (const double cap :
+       {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e31, 1e-31, -0x1p-1074})
+    EXPECT_NE(of({.soft_cap = cap}).find("expected 0, which is none, or a number from 1e-30 to"),
+              std::string::npos)
+        << cap;
+  EXPECT_EQ(of({.soft_cap = -1.0}),
+            "[attention] got a soft cap of -1; expected 0, which is none, or a number from 1e-30 "
+            "to 1e+30");
+  const Tensor one = drawn({1}), two = drawn({2}), square = drawn({2, 1});
+  EXPECT_EQ(of({.sinks = one.view()}),
+            "[attention] the sinks have shape [1]; expected [2], one for each query head");
+  EXPECT_NE(of({.sinks = square.view()}).find("the sinks have shape [2, 1]"), std::string::npos);
+  const Tensor wide = Tensor::values({2}, DType::f64);
+  EXPECT_EQ(of({.sinks = wide.view()}),
+            "[attention] the sinks are float64; expected float32, a logit for each query head");
+  View elsewhere = two.view();
+  elsewhere.device = {.kind = DeviceKind::cuda, .index = 0};
+  EXPECT_NE(of({.sinks = elsewhere}).find("the sinks"), std::string::npos);
+  EXPECT_EQ(of({.sinks = two.view()}), "");
+  // Memory for a gradient of sinks that there are none of, and of another shape.
+  const Tensor q = drawn({1, 2, 3, 4}), k = drawn({1, 1, 5, 4}), d_out = drawn({1, 2, 3, 4});
+  const auto backward = [&](const View& sinks, const View& d_sinks) {
+    return message_of([&] {
+      attention_backward_into(q, k, k, d_out.view(), q.view(), k.view(), k.view(),
+                              {.rung = AttentionRung::f32, .sinks = sinks}, {}, d_sinks);
+    });
+  };
+  EXPECT_NE(backward({}, two.view()).find("and no sinks"), std::string::npos);
+  EXPECT_NE(backward(two.view(), one.view()).find("[1]; expected [2]"), std::string::npos);
+  const Tensor narrow = Tensor::values({2}, DType::bf16);
+  EXPECT_NE(backward(two.view(), narrow.view()).find("expected float32 or float64"),
+            std::string::npos);
+}
+
+// With the sink's stride: every second number of four.
+TEST(Attention, SinksOfAnyStride) {
+  const Tensor q = drawn({1, 2, 3, 4}, 1), k = drawn({1, 1, 5, 4}, 2), four = drawn({4}, 3),
+               two = drawn({2});
+  for (std::size_t h = 0; h < 2; ++h) two.span<float>()[h] = four.span<float>()[2 * h];
+  View apart = four.view();
+  apart.shape = {2};
+  apart.strides = {8};
+  const Tensor a = attention(q, k, k, {.rung = AttentionRung::f32, .sinks = apart}),
+               b = attention(q, k, k, {.rung = AttentionRung::f32, .sinks = two.view()});
+  EXPECT_TRUE(std::ranges::equal(a.bytes(), b.bytes()));
+}
+
 TEST(Attention, OperandsThatDoNotFitAreNamed) {
   const auto of = [](const Shape& q, const Shape& k, const Shape& v,
                      const AttentionOptions& options = {}) {

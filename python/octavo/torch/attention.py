@@ -9,7 +9,7 @@ import torch
 from octavo import _octavo
 from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
-from octavo._attention import _bias, attention
+from octavo._attention import _bias, _soft_cap, attention
 from octavo._gemm import _operand
 from octavo._octavo import View
 from octavo.torch._once import differentiable_once
@@ -19,15 +19,22 @@ from octavo.torch._saved import Layout
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
+        ctx: Any, q: Any, k: Any, v: Any, bias: Any, sinks: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
         ctx.causal, ctx.how = causal, how
         # Saved so that backward need not recompute it. Other precisions have rounded P in both.
         keeps = (
-            how["precision"] == "f32" and q.dtype == torch.float32 and any(ctx.needs_input_grad[:3])
+            how["precision"] == "f32" and q.dtype == torch.float32 and any(ctx.needs_input_grad[:5])
         )
         found = attention(
-            q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, return_lse=keeps, **how
+            q.detach(),
+            k.detach(),
+            v.detach(),
+            bias=bias,
+            sinks=None if sinks is None else sinks.detach(),
+            causal=causal,
+            return_lse=keeps,
+            **how,
         )
         out, lse = found if keeps else (found, None)
         saved = {
@@ -35,6 +42,7 @@ class _Attention(torch.autograd.Function):
             "key": k,
             "value": v,
             "attn_mask": bias,
+            "sinks": sinks,
             "the output": out if keeps else None,
             "the log-sum-exp": lse,
         }
@@ -48,7 +56,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
-        q, k, v, bias, out, lse = (
+        q, k, v, bias, sinks, out, lse = (
             part if layout is None else layout.checked(part)
             for part, layout in zip(ctx.saved_tensors, ctx.layouts, strict=True)
         )
@@ -61,6 +69,11 @@ class _Attention(torch.autograd.Function):
         q_handle, k_handle, v_handle = (side.handle for side in operands)
         d_out_view, d_q, d_k, d_v = (cast(View, side.handle) for side in gradient_operands)
         forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
+        d_sinks = None if sinks is None else torch.empty_like(sinks)
+        of_sinks = [] if sinks is None else [describe(x.detach(), op) for x in (sinks, d_sinks)]
+        sinks_view, d_sinks_view = (
+            (one.view("float32") for one in of_sinks) if of_sinks else (None, None)
+        )
         out_view, lse_view = (one.view("float32") for one in forward) if forward else (None, None)
         _octavo.attention_backward(
             q_handle,
@@ -81,8 +94,11 @@ class _Attention(torch.autograd.Function):
             None if bias is None else _bias(bias, op).view("float32"),
             out_view,
             lse_view,
+            soft_cap=_soft_cap(ctx.how["soft_cap"], op),
+            sinks=sinks_view,
+            d_sinks=d_sinks_view,
         )
-        return (*into, None, None, None)
+        return (*into, None, d_sinks, None, None)
 
 
 def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
@@ -103,6 +119,16 @@ def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
     return attn_mask.float()
 
 
+def _checked_sinks(sinks: Any, op: str) -> Any:
+    if sinks is None:
+        return None
+    if not isinstance(sinks, torch.Tensor):
+        raise wrong_type(op, "sinks", sinks, "a torch tensor, or None")
+    if not sinks.is_floating_point():
+        raise TypeError(f"[{op}] got sinks of {sinks.dtype}; expected floats, one for each head")
+    return sinks.float()
+
+
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
@@ -116,12 +142,15 @@ def scaled_dot_product_attention(
     precision: str = "auto",
     rtol: float = 5e-3,
     atol: float = 5e-3,
+    soft_cap: float | None = None,
+    sinks: Any = None,
 ) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
 
     Gradients are those of exact attention at the inputs that the precision has. attn_mask is
     boolean (True: seen) or added to the scores, in float32, and has no gradient of its own. A row
-    that sees nothing is zeros. Dropout is not offered.
+    that sees nothing is zeros. Dropout is not offered. soft_cap and sinks are those of
+    octavo.attention; sinks have a gradient.
     """
     op = "scaled_dot_product_attention"
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -156,9 +185,11 @@ def scaled_dot_product_attention(
         "rtol": rtol,
         "atol": atol,
         "softmax_scale": scale,
+        "soft_cap": soft_cap,
     }
+    logits = _checked_sinks(sinks, op)
     if query.device.type == "cpu":
-        out: torch.Tensor = _Attention.apply(query, key, value, bias, bool(is_causal), how)
+        out: torch.Tensor = _Attention.apply(query, key, value, bias, logits, bool(is_causal), how)
     else:
-        out = attention(query, key, value, bias=bias, causal=bool(is_causal), **how)
+        out = attention(query, key, value, bias=bias, sinks=logits, causal=bool(is_causal), **how)
     return out

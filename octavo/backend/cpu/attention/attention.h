@@ -43,6 +43,7 @@ constexpr bool has_row_units(PackedType packed_type) {
   return packed_type == PackedType::i8 || packed_type == PackedType::bf16;
 }
 
+struct SoftCap;        // attention_soft_cap.h
 struct DecodeKernels;  // attention_decode.h
 struct CodeKernels;    // attention_codes.h
 struct PanelKernels;   // attention_codes.h
@@ -68,6 +69,8 @@ struct AttentionMethod {
   Microkernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
   bool (*softmax)(const SoftmaxJob&) = nullptr;
+  // Caps scores in f32, n of them, a tile's; null: the driver's loop.
+  void (*soft_cap)(const SoftCap&, float* scores, std::int64_t n) = nullptr;
   // V with a scale for every row is exact in bf16 too: its scale is a power of two, which goes to
   // the packed row, times a factor of the weights of its key (SoftmaxJob::key_factors).
   bool takes_key_factors = false;
@@ -168,7 +171,7 @@ inline double most_norms(double depth) {
 // sums are not continued in f32, so that there is at most one group.
 inline constexpr float kNarrowUnit = 16.0F;
 inline bool takes_narrow_scores(const AttentionJob& job) {
-  return job.bias.first == nullptr && job.q.first.cols() <= kScoreGroup;
+  return job.bias.first == nullptr && job.soft_cap == 0.0 && job.q.first.cols() <= kScoreGroup;
 }
 
 // The largest head size of Q and V that is offered.

@@ -1,6 +1,8 @@
 // The attention backward pass in f32. With s the scores, P = 2^(s - m) / sum 2^(s - m) the weights
 // and delta = sum_j P dP of a row:
 //   dV = P^T dO,   dP = dO V^T,   dS = P (dP - delta) scale,   dQ = dS K,   dK = dS^T Q.
+// A soft cap multiplies dS by its slope; the sum of a row has its sink in it, whose gradient is
+// minus its weight times delta.
 // Where a forward pass is given, P = 2^(s - l) with its log-sum-exp l, and delta = sum_e dO O. It
 // is not used for rows whose l is large: f32 has too few fraction bits left, and the forward pass's
 // scores, whose sums are rounded in another order, differ from those here by as much. Query blocks
@@ -65,9 +67,8 @@ class Backward {
 
  private:
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
-  [[nodiscard]] bool has_bias() const { return forward_.bias.first != nullptr; }
   [[nodiscard]] std::int64_t scratch_floats() const {
-    return BackwardScratch(sizes_, has_bias(), nullptr).floats;
+    return BackwardScratch(sizes_, forward_, nullptr).floats;
   }
 
   void heads_from(std::int64_t first, std::int64_t last, float* memory) const {
@@ -80,7 +81,7 @@ class Backward {
     const auto all_chunks = [&](auto&& work) {
       parallel_parts(units, static_cast<int>(std::min<std::int64_t>(units, parts())), threads_,
                      [&](int part, std::int64_t begin, std::int64_t end) {
-                       const BackwardScratch scratch(sizes_, has_bias(),
+                       const BackwardScratch scratch(sizes_, forward_,
                                                      scratches + part * scratch_floats());
                        for (std::int64_t unit = begin; unit < end; ++unit)
                          work(first + unit / kChunks, unit % kChunks,
@@ -94,8 +95,10 @@ class Backward {
       all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
         sum_up(kv, chunk, blocks, scratch);
       });
-      parallel_units((last - first) * per_head, threads_,
-                     [&](std::int64_t unit) { merge_sums(memory + unit * block_floats_); });
+      parallel_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
+        merge_sums(head_of(first + unit / per_head, unit % per_head),
+                   memory + unit * block_floats_);
+      });
     }
     all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
       add_gradients(kv, chunk, blocks, scratch);
@@ -103,6 +106,9 @@ class Backward {
     parallel_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
       write_queries(first + unit / per_head, unit % per_head, memory + unit * block_floats_);
     });
+    if (job_.d_sinks == nullptr) return;
+    for (std::int64_t unit = 0; unit < (last - first) * per_head; ++unit)
+      add_sink(head_of(first + unit / per_head, unit % per_head), memory + unit * block_floats_);
   }
 
   [[nodiscard]] std::int64_t head_of(std::int64_t kv, std::int64_t block) const {
@@ -164,18 +170,39 @@ class Backward {
                         chunk * BackwardSums::kFloats);
   }
 
-  // Merges the sums of all chunks, in order.
-  void merge_sums(float* memory) const {
+  // Merges the sums of all chunks, in order, and the sink: a key whose dP is zero.
+  void merge_sums(std::int64_t head, float* memory) const {
     const BackwardBlock to(sizes_, memory);
     if (to.is_known()) return;
     const BackwardSums sums = sums_of(memory, 0);
     for (std::int64_t chunk = 1; chunk < kChunks; ++chunk) sums.add(sums_of(memory, chunk));
+    const float sink = sink_of(head);
     for (std::int64_t r = 0; r < kBackwardSide; ++r) {
-      const bool poisoned = !(sums.top[r] < HUGE_VALF);
+      if (sink > -HUGE_VALF && sums.top[r] > -HUGE_VALF) sums.add_sink(r, sink);
+      const bool poisoned = !(sums.top[r] < HUGE_VALF) || !(sink < HUGE_VALF);
       if (sums.top[r] == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
       to.from[r] = poisoned ? kNaN : sums.top[r] == -HUGE_VALF ? 0.0F : sums.top[r];
       to.times[r] = sums.sum[r] > 0.0F ? 1.0F / sums.sum[r] : 1.0F;
       to.delta[r] = poisoned ? kNaN : sums.delta[r] * to.times[r];
+    }
+  }
+
+  // In units of log2.
+  [[nodiscard]] float sink_of(std::int64_t head) const {
+    if (!forward_.sinks.exist()) return -HUGE_VALF;
+    const double sink = static_cast<double>(forward_.sinks.at(head)) * std::numbers::log2e;
+    constexpr double kMax = std::numeric_limits<float>::max();
+    return static_cast<float>(std::isfinite(sink) ? std::clamp(sink, -kMax, kMax) : sink);
+  }
+
+  void add_sink(std::int64_t head, float* memory) const {
+    const BackwardBlock rows(sizes_, memory);
+    const auto sink = static_cast<double>(sink_of(head));
+    for (std::int64_t r = 0; r < kBackwardSide; ++r) {
+      if (rows.begin[r] >= rows.end[r]) continue;
+      const double weight =
+          std::exp2(sink - static_cast<double>(rows.from[r])) * static_cast<double>(rows.times[r]);
+      job_.d_sinks[head] -= weight * static_cast<double>(rows.delta[r]);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "octavo/backend/cpu/attention/attention_bias.h"
+#include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/attention/attention_softmax.h"
 
 namespace octavo::cpu {
@@ -17,7 +18,8 @@ constexpr std::int64_t n = kBackwardSide;
 
 }  // namespace
 
-BackwardScratch::BackwardScratch(const BackwardSizes& sizes, bool has_bias, float* memory) {
+BackwardScratch::BackwardScratch(const BackwardSizes& sizes, const AttentionJob& forward,
+                                 float* memory) {
   const auto take = [&](float*& part, std::int64_t count) {
     part = memory != nullptr ? memory + floats : nullptr;
     floats += round_up(count, 16);
@@ -28,7 +30,8 @@ BackwardScratch::BackwardScratch(const BackwardSizes& sizes, bool has_bias, floa
   for (float** square : {&scores, &d_p, &p_transposed, &d_s_transposed}) take(*square, n * n);
   take(d_k, n * sizes.padded_depth);
   take(d_v, n * sizes.padded_width);
-  if (has_bias) take(added, n * n);
+  if (forward.bias.first != nullptr) take(added, n * n);
+  if (forward.soft_cap != 0.0) take(slopes, n * n);
 }
 
 void BackwardSums::clear() const {
@@ -47,6 +50,17 @@ void BackwardSums::add(const BackwardSums& other) const {
                 theirs = exp2_of(other.top[r] - top[r]);
     sum[r] = (mine == 0.0F ? 0.0F : sum[r] * mine) + other.sum[r] * theirs;
     delta[r] = delta[r] * mine + other.delta[r] * theirs;
+  }
+}
+
+void BackwardSums::add_sink(std::int64_t row, float sink) const {
+  if (sink > top[row]) {
+    const float rescale = exp2_of(top[row] - sink);
+    sum[row] = sum[row] * rescale + 1.0F;
+    delta[row] *= rescale;
+    top[row] = sink;
+  } else {
+    sum[row] += exp2_of(sink - top[row]);
   }
 }
 
@@ -91,11 +105,18 @@ void BackwardTile::score(const BackwardBlock& rows, const Place& at,
   const auto factor = static_cast<float>(
       static_cast<double>(static_cast<float>(forward_.softmax_scale)) * std::numbers::log2e);
   for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] *= factor;
+  if (s.slopes != nullptr) soft_cap(s);
   if (s.added == nullptr) return;
   take_bias(rows, at, s.added);
   const double of_bias = bias_factor(forward_.bias);
   for (std::int64_t i = 0; i < n * n; ++i)
     s.scores[i] = with_bias(s.scores[i], s.added[i], of_bias);
+}
+
+void BackwardTile::soft_cap(const BackwardScratch& s) const {
+  const SoftCap cap(forward_.soft_cap);
+  for (std::int64_t i = 0; i < n * n; ++i) s.slopes[i] = slope_of_soft_cap(cap, s.scores[i]);
+  apply_soft_cap(cap, s.scores, n * n);
 }
 
 void BackwardTile::sum_up(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
@@ -183,6 +204,8 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
         }
       for (std::int64_t c = 0; c < C; ++c) d[c] = p[c] * (d[c] - delta[c]) * scale;
     }
+  if (s.slopes != nullptr)
+    for (std::int64_t i = 0; i < n * n; ++i) s.d_p[i] *= s.slopes[i];
   // Poisoned rows have NaN in `delta`, and 0 times NaN for keys that they do not see.
   if (!plain) clear_unseen(rows, key, s);
   transpose(s.scores, s.p_transposed);

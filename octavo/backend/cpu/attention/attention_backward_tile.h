@@ -106,10 +106,11 @@ class BackwardPack {
 struct BackwardScratch {
   float *k_transposed, *k_rows, *v_transposed, *scores, *d_p, *p_transposed, *d_s_transposed, *d_k,
       *d_v;
-  float* added = nullptr;  // the bias, -inf where it masks a key; null without one
+  float* added = nullptr;   // the bias, -inf where it masks a key; null without one
+  float* slopes = nullptr;  // of the soft cap; null without one
   std::int64_t floats = 0;
 
-  BackwardScratch(const BackwardSizes& sizes, bool has_bias, float* memory);
+  BackwardScratch(const BackwardSizes& sizes, const AttentionJob& forward, float* memory);
 };
 
 // For every row of a query block, over the keys of some tiles: the running maximum of scores, and
@@ -121,6 +122,7 @@ struct BackwardSums {
 
   void clear() const;
   void add(const BackwardSums& other) const;
+  void add_sink(std::int64_t row, float sink) const;  // to a row that has seen a key
   float *top, *sum, *delta;
 };
 
@@ -147,6 +149,7 @@ class BackwardTile {
                bool apart) const;
   void take_bias(const BackwardBlock& rows, const Place& at, float* added) const;
   void score(const BackwardBlock& rows, const Place& at, const BackwardScratch& s) const;
+  void soft_cap(const BackwardScratch& s) const;
   void weigh(const BackwardBlock& rows, std::int64_t key, const BackwardScratch& s) const;
   [[nodiscard]] bool sees(const BackwardBlock& rows, std::int64_t q, std::int64_t key,
                           std::int64_t j, const BackwardScratch& s) const;

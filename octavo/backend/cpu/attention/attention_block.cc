@@ -10,6 +10,7 @@
 #include "octavo/backend/cpu/attention/attention_bias.h"
 #include "octavo/backend/cpu/attention/attention_codes.h"
 #include "octavo/backend/cpu/attention/attention_error_bound.h"
+#include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 
 namespace octavo::cpu {
@@ -95,7 +96,7 @@ class Block {
       if (transposed) b_.method.transpose_sums(sums(i), width, s_.rows);
       for (int c = 0; c < query_blocks_[i].count; ++c) {
         const std::int64_t at = i * width_ + c, row = query_blocks_[i].row[c];
-        if (b_.uncertain != nullptr && exceeds_error_bound(state_at(at), errors)) {
+        if (b_.uncertain != nullptr && exceeds_error_bound(state_at(at, row), errors)) {
           b_.uncertain[row] = 1;
           continue;
         }
@@ -158,6 +159,7 @@ class Block {
         std::any_of(s_.nonfinite + i * width_, s_.nonfinite + (i + 1) * width_,
                     [](bool nonfinite) { return nonfinite; });
     if (tile.nonfinite_keys || nonfinite_queries) score_nonfinite(i, first_key);
+    if (b_.job.soft_cap != 0.0) soft_cap();
     if (b_.job.bias.first != nullptr) add_bias(i, first_key);
     if (query_block.all_begin > first_key || query_block.all_end < first_key + keys)
       mask(query_block, first_key);
@@ -189,10 +191,11 @@ class Block {
   }
 
   // A bias has no error: with one, the largest score before the bias counts, of any visible key.
-  [[nodiscard]] RowState state_at(std::int64_t at) const {
+  [[nodiscard]] RowState state_at(std::int64_t at, std::int64_t row) const {
     return {.top = s_.top[at],
             .base = s_.base[at],
-            .sum = s_.sum[at],
+            .sum = b_.epilogue.sum_with_sink(range_.batch, range_.head, row,
+                                             {s_.top[at], s_.base[at], s_.sum[at]}),
             .weight_squares = s_.weight_squares[at],
             .score = b_.job.bias.first != nullptr ? s_.largest_raw_score[at] : std::abs(s_.top[at]),
             .factor = b_.method.weight_factor};
@@ -257,6 +260,14 @@ class Block {
         set_score(key, c, static_cast<float>(sum * factor));
       }
     }
+  }
+
+  // Scores are f32 here (takes_narrow_scores).
+  void soft_cap() const {
+    const SoftCap cap(b_.job.soft_cap);
+    const std::int64_t n = b_.method.tile_keys * width_;
+    if (b_.method.soft_cap != nullptr) return b_.method.soft_cap(cap, s_.scores, n);
+    apply_soft_cap(cap, s_.scores, n);
   }
 
   // Adds the bias to the keys that a row sees; others are masked afterwards. -inf stays, whatever

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "octavo/backend/attention_sink.h"
 #include "octavo/backend/cpu/attention/attention_pack.h"
 #include "octavo/backend/cpu/attention/row_store.h"
 
@@ -36,8 +37,8 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
 // values.
 struct RowSums {
   float top, base, sum;
-  const float* values;  // [width], `pitch` apart
-  std::int64_t pitch;
+  const float* values = nullptr;  // [width], `pitch` apart
+  std::int64_t pitch = 1;
   float unit = 1.0F;                // the unit of the values, a power of two
   const float* channels = nullptr;  // scales of channels, or null
 };
@@ -49,10 +50,15 @@ class AttentionEpilogue {
   AttentionEpilogue(const Isa& isa, const AttentionJob& job, float weight_factor);
   void operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
                   const RowSums& sums) const;
+  // The softmax denominator, with the sink of the head where there is one.
+  [[nodiscard]] float sum_with_sink(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                    const RowSums& sums) const;
 
  private:
-  void log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row, const RowSums& sums,
-                   bool poisoned, bool empty) const;
+  [[nodiscard]] BesideSink beside(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                  const RowSums& sums) const;
+  void log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row, double log2_sum,
+                   bool shifts) const;
 
   const Isa& isa_;
   const AttentionJob& job_;

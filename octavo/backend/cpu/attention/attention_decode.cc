@@ -91,21 +91,26 @@ class DecodeCall {
       RowErrors of_row = errors;
       if (half_scores)
         of_row.random_walk = decode_random_walk_sigma(depth) * static_cast<double>(state.norms);
-      if (checks && exceeds_error_bound(weights_after(state), of_row)) {
+      const std::int64_t batch = head / job_.kv_heads,
+                         query_head = head % job_.kv_heads * group + r / job_.queries,
+                         row = r % job_.queries;
+      const RowSums sums{state.top, state.base, state.sum,
+                         splits_ > 0 ? first + kDecodeHeader : &zero, splits_ > 0 ? 1 : 0};
+      if (checks &&
+          exceeds_error_bound(
+              weights_after(state, epilogue.sum_with_sink(batch, query_head, row, sums)), of_row)) {
         uncertain(head)[r] = 1;
         return;
       }
-      epilogue(head / job_.kv_heads, head % job_.kv_heads * group + r / job_.queries,
-               r % job_.queries,
-               {state.top, state.base, state.sum, splits_ > 0 ? first + kDecodeHeader : &zero,
-                splits_ > 0 ? 1 : 0});
+      epilogue(batch, query_head, row, sums);
     });
   }
 
-  static RowWeights weights_after(const DecodePartial& state) {
+  // `sum`: with the sink.
+  static RowWeights weights_after(const DecodePartial& state, float sum) {
     return weights_of({.top = state.top,
                        .base = state.base,
-                       .sum = state.sum,
+                       .sum = sum,
                        .weight_squares = state.weight_squares,
                        .score = std::abs(state.top)});
   }

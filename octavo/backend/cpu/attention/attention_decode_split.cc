@@ -7,6 +7,7 @@
 
 #include "octavo/backend/cpu/attention/attention_decode.h"
 #include "octavo/backend/cpu/attention/attention_decode_score.h"
+#include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/attention/attention_softmax.h"
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/narrow.h"
@@ -148,6 +149,7 @@ class KeySplit {
     DecodeWeights weights[kDecodeQueries];
     scores_.score(r, count, seen, score);
     for (int g = 0; g < count; ++g) {
+      if (job_.soft_cap != 0.0) apply_soft_cap(SoftCap(job_.soft_cap), score[g], keys);
       softmax(score[g], keys, seen, partials + g * step);
       weights[g] = pack_weights(score[g], keys, seen, packed[g], partials + g * step);
     }

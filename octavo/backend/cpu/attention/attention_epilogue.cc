@@ -27,11 +27,38 @@ AttentionEpilogue::AttentionEpilogue(const Isa& isa, const AttentionJob& job, fl
       store_(isa, job.out.first.values.dtype),
       weight_factor_(weight_factor) {}
 
+// Keys beside the sink, whose log-sum-exp is that of weights as they were stored. Padding has no
+// sink.
+BesideSink AttentionEpilogue::beside(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                     const RowSums& sums) const {
+  double log2_sum = -std::numeric_limits<double>::infinity();
+  if (sums.top > -std::numeric_limits<float>::infinity()) {
+    const auto base = static_cast<double>(sums.base);
+    log2_sum = (job_.bias.first != nullptr ? unbent(base) : base) +
+               std::log2(static_cast<double>(sums.sum) / static_cast<double>(weight_factor_));
+  }
+  if (row >= rows_in(job_, batch)) return {.log2_sum = log2_sum};
+  return beside_sink(job_.sinks, head, log2_sum);
+}
+
+float AttentionEpilogue::sum_with_sink(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                       const RowSums& sums) const {
+  if (!job_.sinks.exist()) return sums.sum;
+  return static_cast<float>(static_cast<double>(sums.sum) / beside(batch, head, row, sums).share);
+}
+
 void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
                                    const RowSums& sums) const {
   const Matrix out = job_.out.at(batch, head).values;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
+  const bool empty = sums.top == -kInfinity;
+  bool poisoned = !(sums.top < kInfinity);
+  BesideSink keys;
+  if (!poisoned && (job_.sinks.exist() || job_.log_sum_exp != nullptr)) {
+    keys = beside(batch, head, row, sums);
+    poisoned = keys.poisoned;
+  }
+  const auto share = static_cast<float>(keys.share);
   alignas(64) float values[kMaxHeadSize];
   if (sums.pitch == 1) {  // a loop that vectorises
     for (std::int64_t e = 0; e < out.cols; ++e) values[e] = sums.values[e] / sums.sum * sums.unit;
@@ -41,8 +68,10 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   }
   if (sums.channels != nullptr)
     for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= sums.channels[e];
-  if (empty || poisoned)
-    std::fill_n(values, out.cols, empty ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+  if (job_.sinks.exist())
+    for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= share;
+  if (poisoned || empty)
+    std::fill_n(values, out.cols, poisoned ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
   store_(out, row, values);
 
   const bool asks = job_.p_amax != nullptr || job_.largest_weight != nullptr;
@@ -52,21 +81,16 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   if (job_.largest_weight != nullptr)
     job_.largest_weight[at] = poisoned ? std::numeric_limits<float>::quiet_NaN()
                               : empty  ? 0.0F
-                                       : largest * weight_factor_ / sums.sum;
-  if (job_.log_sum_exp != nullptr) log_sum_exp(batch, head, row, sums, poisoned, empty);
+                                       : largest * weight_factor_ / sums.sum * share;
+  if (job_.log_sum_exp != nullptr)
+    log_sum_exp(batch, head, row,
+                poisoned ? std::numeric_limits<double>::quiet_NaN() : keys.log2_sum, !empty);
 }
 
 void AttentionEpilogue::log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row,
-                                    const RowSums& sums, bool poisoned, bool empty) const {
-  double result = -std::numeric_limits<double>::infinity();
-  if (poisoned) result = std::numeric_limits<double>::quiet_NaN();
-  if (!poisoned && !empty) {
-    const auto base = static_cast<double>(sums.base);
-    result = ((job_.bias.first != nullptr ? unbent(base) : base) +
-              std::log2(static_cast<double>(sums.sum) / static_cast<double>(weight_factor_))) *
-             std::numbers::ln2;
-  }
-  if (job_.key_shift != nullptr && !empty) {
+                                    double log2_sum, bool shifts) const {
+  double result = log2_sum * std::numbers::ln2;
+  if (job_.key_shift != nullptr && shifts) {
     alignas(64) float q[kMaxHeadSize];
     const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, FactoredScales::none);
     rows.row(row, q);

@@ -3,6 +3,7 @@
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
+#include "octavo/backend/cpu/isa/avx2/soft_cap_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
 
 namespace octavo::cpu {
@@ -28,6 +29,7 @@ constexpr AttentionMethod kAttention{
     .overwrites_scores = true,
     .weigh = {.rows = 4, .cols = kAvx2Cols, .step = 1, .run = f32_tile<Avx2Lanes, 4>},
     .softmax = softmax_lanes<Avx2Lanes, 2>,
+    .soft_cap = soft_cap_lanes<Avx2Lanes>,
     .rescale = rescale_lanes<Avx2Lanes, 2>,
     .tile_keys = 96};
 

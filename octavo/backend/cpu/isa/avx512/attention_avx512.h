@@ -10,6 +10,7 @@
 
 #include "octavo/backend/cpu/attention/attention.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/soft_cap_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
@@ -42,6 +43,7 @@ constexpr AttentionMethod f32_attention(
           .overwrites_scores = true,
           .weigh = kTile,
           .softmax = softmax_lanes<Avx512Lanes, kVectors>,
+          .soft_cap = soft_cap_lanes<Avx512Lanes>,
           .rescale = rescale_lanes<Avx512Lanes, kVectors>,
           .transpose_sums = transpose_sums<kQueries>,
           .tile_keys = 64,
