@@ -36,7 +36,9 @@ double number_at(const Matrix& matrix, std::int64_t row, std::int64_t col) {
 }
 
 template <typename Visit>
-void for_each_number(const View& numbers, Visit&& visit) {
+void for_each_number(View numbers, Visit&& visit) {
+  for (int i = 0; i < numbers.shape.rank(); ++i)  // what repeats is visited once
+    if (numbers.strides[i] == 0 && numbers.shape[i] > 1) numbers.shape[i] = 1;
   for_each_matrix(numbers, numbers, [&](const Matrix& matrix, const Matrix&, std::uint64_t) {
     for (std::int64_t row = 0; row < matrix.rows; ++row)
       for (std::int64_t col = 0; col < matrix.cols; ++col) visit(number_at(matrix, row, col));
@@ -100,14 +102,14 @@ void run_encode(const Call& call, const View& values, const View& codes, Factors
                 const EncodePolicy& policy, const ConvertOptions& options, std::string_view op) {
   const auto entry = offered(call.exec, options.backend, &Kernels::encode_scaled, op);
   if (options.counts != nullptr) clear_memory(call.exec, options.counts, sizeof(Counts));
-  for_each_matrix_beside(values, codes, call.has_array ? &call.each : nullptr,
-                         [&](const Matrix& from, const Matrix& to, const Matrix& each,
-                             std::uint64_t first) {
-                           factors.each = each;
-                           EncodePolicy part = policy;
-                           part.first_index += first;
-                           entry(call.exec, from, to, factors, part, options.counts);
-                         });
+  for_each_matrix_beside(
+      values, codes, call.has_array ? &call.each : nullptr,
+      [&](const Matrix& from, const Matrix& to, const Matrix& each, std::uint64_t first) {
+        factors.each = each;
+        EncodePolicy part = policy;
+        part.first_index += first;
+        entry(call.exec, from, to, factors, part, options.counts);
+      });
 }
 
 void check_codes(const View& codes, std::string_view op, std::string_view which) {
@@ -181,12 +183,11 @@ void decode_scaled(const View& codes, const View& values, const Factor& factor, 
   const Call call =
       checked_call(codes, values, &factor, options, kOp, divide ? "inv_scale" : "scale");
   const auto entry = offered(call.exec, options.backend, &Kernels::decode_scaled, kOp);
-  for_each_matrix_beside(codes, values, call.has_array ? &call.each : nullptr,
-                         [&](const Matrix& from, const Matrix& to, const Matrix& each,
-                             std::uint64_t) {
-                           entry(call.exec, from, to,
-                                 {.value = factor.value, .each = each, .divide = divide});
-                         });
+  for_each_matrix_beside(
+      codes, values, call.has_array ? &call.each : nullptr,
+      [&](const Matrix& from, const Matrix& to, const Matrix& each, std::uint64_t) {
+        entry(call.exec, from, to, {.value = factor.value, .each = each, .divide = divide});
+      });
 }
 
 DynamicRule parse_dynamic_rule(std::string_view name) {

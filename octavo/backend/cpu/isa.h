@@ -123,12 +123,15 @@ using RankTiles = void (*)(const RankedTiles&, std::uint32_t* found);
 using Fp4Squares = void (*)(const float* x, std::int64_t n, const float* factors, int count,
                             float* sums);
 
-// Products of n values and n factors. `_odd`: to odd, so that a second, coarser rounding rounds as if
-// the product were exact. Those in f32 lose rests below 2^-100; those in f64 make kTinyProduct of
-// smaller ones, other than zero. narrow_odd makes 2^-126 of what is smaller.
+// Products of n values and n factors. `_odd`: to odd, so that a second, coarser rounding rounds as
+// if the product were exact. Those in f32 lose rests below 2^-100; those in f64 make kTinyProduct
+// of smaller ones, other than zero. narrow_odd and _long_odd make 2^-126 of what is smaller.
 struct ProductSpans {
   void (*f32_odd)(const void* values, const float* factors, float* out, std::int64_t n);
   void (*bf16_odd)(const void* values, const float* factors, float* out, std::int64_t n);
+  // By one factor of more than 24 bits.
+  void (*f32_long_odd)(const void* values, double factor, float* out, std::int64_t n);
+  void (*bf16_long_odd)(const void* values, double factor, float* out, std::int64_t n);
   void (*f32_f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
   void (*bf16_f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
   void (*f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
@@ -288,14 +291,15 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
           },
       .largest_bits = largest_bits,
       .transpose = transpose_matrix,
-      .encode_scaled = [](const Exec& exec, const Matrix& values, const Matrix& codes,
-                          const Factors& factors, const EncodePolicy& policy, Counts* counts) {
-        encode_scaled_matrix(kIsa, exec, values, codes, factors, policy, counts);
-      },
-      .decode_scaled = [](const Exec& exec, const Matrix& codes, const Matrix& values,
-                          const Factors& factors) {
-        decode_scaled_matrix(kIsa, exec, codes, values, factors);
-      }};
+      .encode_scaled =
+          [](const Exec& exec, const Matrix& values, const Matrix& codes, const Factors& factors,
+             const EncodePolicy& policy, Counts* counts) {
+            encode_scaled_matrix(kIsa, exec, values, codes, factors, policy, counts);
+          },
+      .decode_scaled =
+          [](const Exec& exec, const Matrix& codes, const Matrix& values, const Factors& factors) {
+            decode_scaled_matrix(kIsa, exec, codes, values, factors);
+          }};
 }
 
 }  // namespace octavo::cpu

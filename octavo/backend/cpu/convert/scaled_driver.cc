@@ -24,12 +24,49 @@ bool is_f32(double factor) {
   return static_cast<double>(static_cast<float>(factor)) == factor;  // not NaN, which is never sent
 }
 
+// More bits than f32 has.
+bool is_long(double factor) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &factor, sizeof bits);
+  return (bits & ((std::uint64_t{1} << 29) - 1)) != 0;
+}
+
 // The one factor of a call, where there is no array.
 double one_factor(const Factors& factors, const Format& format) {
   if (factors.amax == nullptr) return factors.value;
   const double made = dynamic_factor(*factors.amax, max_value(format), factors.rule);
   if (factors.made != nullptr) *factors.made = made;
   return made;
+}
+
+double number_at(const Matrix& numbers, std::int64_t row, std::int64_t col) {
+  const std::byte* from = element(numbers, row, col);
+  if (numbers.dtype == DType::f64) {
+    double value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  float value = 0;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Numbers at equal distances to contiguous ones of another type.
+template <typename From, typename To>
+void copy_numbers(const std::byte* from, std::int64_t stride, To* to, std::int64_t n) {
+  if (stride == sizeof(From)) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      From value;
+      std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(From)), sizeof value);
+      to[i] = static_cast<To>(value);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    From value;
+    std::memcpy(&value, from + i * stride, sizeof value);
+    to[i] = static_cast<To>(value);
+  }
 }
 
 // Factors of a piece as contiguous f32 or f64: filled once where they do not change along a row.
@@ -41,30 +78,19 @@ class FactorPiece {
   void load(std::int64_t row, std::int64_t col, std::int64_t n) {
     const Matrix& each = factors_.each;
     if (!factors_.is_array()) return fill_once(0, [&] { return one_; });
-    if (each.col_stride == 0) return fill_once(row, [&] { return number(row, 0); });
-    for (std::int64_t i = 0; i < n; ++i) put(i, number(row, col + i));
+    if (each.col_stride == 0) return fill_once(row, [&] { return number_at(each, row, 0); });
+    const std::byte* from = element(each, row, col);
+    if (in_f32_)  // of f32
+      copy_numbers<float>(from, each.col_stride, narrow_.data(), n);
+    else if (each.dtype == DType::f32)
+      copy_numbers<float>(from, each.col_stride, wide_.data(), n);
+    else
+      copy_numbers<double>(from, each.col_stride, wide_.data(), n);
   }
   [[nodiscard]] const float* f32() const { return narrow_.data(); }
   [[nodiscard]] const double* f64() const { return wide_.data(); }
 
  private:
-  [[nodiscard]] double number(std::int64_t row, std::int64_t col) const {
-    const std::byte* from = element(factors_.each, row, col);
-    if (factors_.each.dtype == DType::f64) {
-      double value = 0;
-      std::memcpy(&value, from, sizeof value);
-      return value;
-    }
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  void put(std::int64_t i, double factor) {
-    if (in_f32_)
-      narrow_[static_cast<std::size_t>(i)] = static_cast<float>(factor);
-    else
-      wide_[static_cast<std::size_t>(i)] = factor;
-  }
   template <typename Number>
   void fill_once(std::int64_t row, Number&& number) {
     if (row == filled_) return;
@@ -107,14 +133,13 @@ void for_each_piece(const Exec& exec, std::int64_t rows, std::int64_t cols, Star
 int half_step(const Format& format) { return format.min_step_exponent() - 1; }
 
 int top_exponent(const Format& format) {
-  return static_cast<int>((format.max_field() + 1) >> format.mantissa_bits) +
-         format.min_exponent();
+  return static_cast<int>((format.max_field() + 1) >> format.mantissa_bits) + format.min_exponent();
 }
 
 enum class Width : std::uint8_t {
-  f32,       // products in f32
-  f64_f32,   // products in f64, to odd in f32
-  f64,       // in f64
+  f32,      // products in f32
+  f64_f32,  // products in f64, to odd in f32
+  f64,      // in f64
 };
 
 // How products are made for an encode. Directed roundings and counts tell tiny products from zero,
@@ -124,8 +149,8 @@ Width encode_width(const Format& format, const EncodePolicy& policy, DType sourc
   const bool fits = fits_f32(format) && top_exponent(format) <= 127 &&
                     policy.rounding != Rounding::stochastic && !policy.via_f32;
   if (!fits || half_step(format) <= -126) return Width::f64;
-  const bool nearest = policy.rounding == Rounding::nearest_even ||
-                       policy.rounding == Rounding::nearest_away;
+  const bool nearest =
+      policy.rounding == Rounding::nearest_even || policy.rounding == Rounding::nearest_away;
   const bool in_f32 = f32_factors && source != DType::f64 && nearest && !counts &&
                       half_step(format) >= kTinyF32Rest;
   return in_f32 ? Width::f32 : Width::f64_f32;
@@ -157,16 +182,12 @@ void encode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& values
                           const Matrix& codes, const Factors& factors, const EncodePolicy& policy,
                           Counts* counts) {
   const double one = one_factor(factors, codes.format);
-  const bool f32_factors =
-      factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
+  const bool f32_factors = factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
   // What is multiplied: f32 and bf16 as they are; f16 and codes decoded.
   const bool decodes = values.dtype == DType::code || values.dtype == DType::f16;
   const Format from_format = values.dtype == DType::f16 ? f16_format : values.format;
-  const DType source = !decodes               ? values.dtype
-                       : fits_f32(from_format) ? DType::f32
-                                               : DType::f64;
-  const Width width =
-      encode_width(codes.format, policy, source, f32_factors, counts != nullptr);
+  const DType source = !decodes ? values.dtype : fits_f32(from_format) ? DType::f32 : DType::f64;
+  const Width width = encode_width(codes.format, policy, source, f32_factors, counts != nullptr);
   EncodePolicy span_policy = policy;
   span_policy.via_f32 = policy.via_f32 && width == Width::f64;
   const DType product_type = width == Width::f64 ? DType::f64 : DType::f32;
@@ -175,11 +196,15 @@ void encode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& values
   const Decoder decoder{.format = from_format, .target = source};
   const DecodeSpan decode_span = decodes ? isa.decode(decoder) : nullptr;
   const ProductSpans& products = *isa.products;
+  const bool is_one_long = !factors.is_array() && is_long(one);
   const bool direct = is_contiguous(codes), in_integers = needs_integers(codes.format);
   AtomicCounts totals;
 
   const auto multiply = [&](const FactorPiece& piece, const void* from, float* narrow, double* wide,
                             std::int64_t n) {
+    if (is_one_long && width == Width::f64_f32 && source != DType::f64)
+      return source == DType::bf16 ? products.bf16_long_odd(from, one, narrow, n)
+                                   : products.f32_long_odd(from, one, narrow, n);
     if (width == Width::f32)
       return source == DType::bf16 ? products.bf16_odd(from, piece.f32(), narrow, n)
                                    : products.f32_odd(from, piece.f32(), narrow, n);
@@ -211,31 +236,70 @@ void encode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& values
     if (!direct) scatter(codes, row, col, n, encoded);
   };
   for_each_piece(
-      exec, values.rows, values.cols, [&] { return FactorPiece(factors, one, width == Width::f32); },
-      visit);
+      exec, values.rows, values.cols,
+      [&] { return FactorPiece(factors, one, width == Width::f32); }, visit);
   if (counts != nullptr) *counts += totals.get();
 }
 
+namespace {
+
+// The smallest product other than zero that a decode can have.
+double smallest_product(const Factors& factors, double one, const Format& format) {
+  double least = one, most = one;
+  if (factors.is_array()) {
+    const Matrix& each = factors.each;
+    least = most = number_at(each, 0, 0);
+    const std::int64_t rows = each.row_pitch == 0 ? 1 : each.rows,
+                       cols = each.col_stride == 0 ? 1 : each.cols;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t col = 0; col < cols; ++col) {
+        const double factor = number_at(each, row, col);
+        least = std::min(least, factor);
+        most = std::max(most, factor);
+      }
+    }
+  }
+  return factors.divide ? min_positive(format) / most : min_positive(format) * least;
+}
+
+// How a decode makes what it stores.
+enum class Way : std::uint8_t {
+  f32,         // products of f32, rounded to it
+  f32_odd,     // to odd in f32, then to 16 bits
+  f64_odd,     // products or quotients in f64, to odd in f32, then to 16 bits
+  f64_narrow,  // in f64, then to f32
+  f64,         // in f64, which is the target or is encoded
+};
+
+Way decode_way(const Format& format, DType target, const Factors& factors, bool f32_factors,
+               double smallest) {
+  const bool in_f32 = f32_factors && !factors.divide && fits_f32(format);
+  if (target == DType::f64) return Way::f64;
+  if (target == DType::f32) return in_f32 ? Way::f32 : Way::f64_narrow;
+  // Rests of products below 2^-100 are lost in f32; and f32 to odd holds what a 16-bit type needs,
+  // but among the subnormals of bf16, which are those of f32.
+  if (in_f32 && smallest >= 0x1p-90) return Way::f32_odd;
+  return target == DType::f16 || smallest >= 0x1p-120 ? Way::f64_odd : Way::f64;
+}
+
+}  // namespace
+
 void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
                           const Matrix& values, const Factors& factors) {
+  if (codes.rows == 0 || codes.cols == 0) return;
   const double one = one_factor(factors, codes.format);
-  const bool f32_factors =
-      factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
+  const bool f32_factors = factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
   const DType target = values.dtype;
-  // A product of f32 rounded to f32 is rounded once.
-  const bool in_f32 = target == DType::f32 && f32_factors && !factors.divide && fits_f32(codes.format);
-  const bool is_narrow = target == DType::bf16 || target == DType::f16;
-  // f32 to odd holds what a 16-bit type needs, but for products among the subnormals of bf16, which
-  // are those of f32.
-  const bool normal = !factors.is_array() && min_positive(codes.format) *
-                                                     (factors.divide ? 1.0 / one : one) >=
-                                                 0x1p-120;
-  const bool by_f32 = is_narrow && (target == DType::f16 || normal);
-  const DType product_type = in_f32 || by_f32 ? DType::f32 : DType::f64;
-  const Encoder encoder = make_encoder(
-      target == DType::f16 ? f16_format : bf16_format,
-      {.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet}, product_type);
-  const EncodeSpan encode_span = is_narrow ? isa.encode(encoder) : nullptr;
+  const Way way = decode_way(codes.format, target, factors, f32_factors,
+                             smallest_product(factors, one, codes.format));
+  const bool in_f32 = way == Way::f32 || way == Way::f32_odd;
+  const bool by_f32 = in_f32 || way == Way::f64_odd;
+  const Encoder encoder =
+      make_encoder(target == DType::f16 ? f16_format : bf16_format,
+                   {.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet},
+                   by_f32 ? DType::f32 : DType::f64);
+  const EncodeSpan encode_span = isa.encode(encoder);
+  const bool narrows = target == DType::bf16 && by_f32 && isa.narrow_bf16 != nullptr;
   const Decoder decoder{.format = codes.format, .target = in_f32 ? DType::f32 : DType::f64};
   const DecodeSpan decode_span = isa.decode(decoder);
   const ProductSpans& products = *isa.products;
@@ -248,24 +312,25 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
     piece.load(row, col, n);
     decode_span(decoder, gather(codes, row, col, n, gathered), decoded, n);
     void* to = direct ? static_cast<void*>(element(values, row, col)) : staged;
-    if (in_f32) {
-      products.f32(reinterpret_cast<const float*>(decoded), piece.f32(), static_cast<float*>(to),
-                   n);
-    } else {
-      const auto* from = reinterpret_cast<const double*>(decoded);
+    const auto* f32 = reinterpret_cast<const float*>(decoded);
+    const auto* f64 = reinterpret_cast<const double*>(decoded);
+    if (way == Way::f32) products.f32(f32, piece.f32(), static_cast<float*>(to), n);
+    if (way == Way::f32_odd) products.f32_odd(f32, piece.f32(), narrow, n);
+    if (!in_f32) {
       double* product = target == DType::f64 ? static_cast<double*>(to) : wide;
       if (factors.divide)
-        products.divide(from, piece.f64(), product, n);
+        products.divide(f64, piece.f64(), product, n);
       else if (target == DType::f64)
-        products.f64(from, piece.f64(), product, n);
+        products.f64(f64, piece.f64(), product, n);
       else
-        products.f64_odd(from, piece.f64(), product, n);
-      if (target == DType::f32) products.narrow(wide, static_cast<float*>(to), n);
-      if (by_f32) products.narrow_odd(wide, narrow, n);
-      if (is_narrow) {
-        const void* made = by_f32 ? static_cast<const void*>(narrow) : wide;
-        encode_span(encoder, made, to, n, 0);
-      }
+        products.f64_odd(f64, piece.f64(), product, n);
+      if (way == Way::f64_narrow) products.narrow(wide, static_cast<float*>(to), n);
+      if (way == Way::f64_odd) products.narrow_odd(wide, narrow, n);
+    }
+    if (narrows) {
+      isa.narrow_bf16(narrow, static_cast<std::uint16_t*>(to), n);
+    } else if (target == DType::bf16 || target == DType::f16) {
+      encode_span(encoder, by_f32 ? static_cast<const void*>(narrow) : wide, to, n, 0);
     }
     if (!direct) scatter(values, row, col, n, staged);
   };

@@ -1,8 +1,8 @@
-// Products of values and factors for scaled conversions, in plain loops that the compiler turns into
-// vectors of each instruction set. To odd: cut off after the last bit of the type, which is set where
-// anything was cut off, so that encoding such a product rounds as if it were exact (round/product.h
-// is the definition). With a fused multiply-add the rest of a product is exact; without one, products
-// are made in integers.
+// Products of values and factors for scaled conversions, in plain loops that the compiler turns
+// into vectors of each instruction set. To odd: cut off after the last bit of the type, which is
+// set where anything was cut off, so that encoding such a product rounds as if it were exact
+// (round/product.h is the definition). With a fused multiply-add the rest of a product is exact;
+// without one, products are made in integers.
 #pragma once
 
 #include <bit>
@@ -74,14 +74,34 @@ void multiply_f64_odd(const void* values, const double* factors, double* out, st
       const auto inexact = static_cast<std::uint64_t>(std::fabs(rest) > 0.0);
       const std::uint64_t bits = std::bit_cast<std::uint64_t>(product) | inexact;
       const auto size = static_cast<std::int64_t>(bits & ~kF64Sign);
-      const std::int64_t least =
-          (std::bit_cast<std::uint64_t>(value) & ~kF64Sign) != 0 ? static_cast<std::int64_t>(kTinyF64)
-                                                                 : 0;
+      const std::int64_t least = (std::bit_cast<std::uint64_t>(value) & ~kF64Sign) != 0
+                                     ? static_cast<std::int64_t>(kTinyF64)
+                                     : 0;
       const auto kept = static_cast<std::uint64_t>(size > least ? size : least);
       to[i] = std::bit_cast<double>((bits & kF64Sign) | kept);
     } else {
       to[i] = product_to_odd(value, by[i]);
     }
+  }
+}
+
+// A factor with bits that f32 has no room for makes products that f32 never holds: the last bit is
+// always set, and cutting off twice cuts off once. Zero, Inf and NaN stay.
+template <typename Value>
+void multiply_long_odd(const void* values, double factor, float* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  const auto* __restrict from = static_cast<const Value*>(values);
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float value = as_f32(from[i]);
+    const auto bits =
+        std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<double>(value) * factor));
+    const std::uint32_t before = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu;
+    const bool inexact = before - 1u < 0x7F7FFFFFu;  // neither zero, nor Inf or NaN
+    const auto size = static_cast<std::int32_t>((bits & 0x7FFFFFFFu) | (inexact ? 1u : 0u));
+    const std::int32_t least = inexact ? 0x00800000 : 0;
+    const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
+    to[i] = std::bit_cast<float>((bits & 0x80000000u) | kept);
   }
 }
 
@@ -129,6 +149,8 @@ inline void narrow_nearest(const double* values, float* out, std::int64_t n) {
 
 inline constexpr ProductSpans kProductSpans{.f32_odd = multiply_f32_odd<float>,
                                             .bf16_odd = multiply_f32_odd<std::uint16_t>,
+                                            .f32_long_odd = multiply_long_odd<float>,
+                                            .bf16_long_odd = multiply_long_odd<std::uint16_t>,
                                             .f32_f64_odd = multiply_f64_odd<float>,
                                             .bf16_f64_odd = multiply_f64_odd<std::uint16_t>,
                                             .f64_odd = multiply_f64_odd<double>,
