@@ -97,7 +97,8 @@ TEST(ParseFormat, EveryNameComesBackOrIsRefused) {
 
 TEST(ParseFormat, FixedPointIsAnInteger) {
   const Format seven = parse_format("e0m7");
-  EXPECT_TRUE(seven.is_fixed_point() && seven.is_signed && seven.nan == Nan::none && !seven.has_inf);
+  EXPECT_TRUE(seven.is_fixed_point() && seven.is_signed && seven.nan == Nan::none &&
+              !seven.has_inf);
   EXPECT_EQ(seven.min_step_exponent(), mxint8.min_step_exponent());
   EXPECT_EQ(seven.max_field(), 127u);
   EXPECT_FALSE(parse_format("e0m8fnu").is_signed);

@@ -12,7 +12,8 @@ namespace {
 
 // Exact in f32 or not, powers of two or not. 1.0542635917663574 makes products that f32 rounds to
 // midpoints.
-constexpr double kFactors[] = {1.0, 0x1p-20, 3.0, 1.0542635917663574, 0.3, 1e6, 7.123456789012345e-5};
+constexpr double kFactors[] = {
+    1.0, 0x1p-20, 3.0, 1.0542635917663574, 0.3, 1e6, 7.123456789012345e-5};
 
 // Elements that are multiplied by one factor each.
 struct Scaled {
@@ -55,8 +56,7 @@ Scaled make_inputs(const oracle::Oracle& oracle, DType dtype, double factor) {
         both_signs(value);
     } else {
       const auto at = static_cast<float>(near);
-      for (const float value :
-           {std::nextafter(at, 0.0F), at, std::nextafter(at, INFINITY)})
+      for (const float value : {std::nextafter(at, 0.0F), at, std::nextafter(at, INFINITY)})
         both_signs(value);
       if (dtype != DType::f32) both_signs(near * (1 + 0x1p-7));
     }
@@ -91,7 +91,8 @@ class Question {
   void holds(const EncodePolicy& policy, const Factor& factor, bool counted) const {
     const Format format = parse_format(oracle_.row().name);
     const std::int64_t n = scaled_.inputs.count();
-    const bool wide = format.code_bytes() == 2, draws_bits = policy.rounding == Rounding::stochastic;
+    const bool wide = format.code_bytes() == 2,
+               draws_bits = policy.rounding == Rounding::stochastic;
     const Shape shape{n / 8, 8};
     View values = scaled_.inputs.view();
     values.shape = shape;
@@ -230,26 +231,24 @@ TEST_P(ScaledExact, Decode) {
             std::vector<double> many(values.size(), factor);
             Factor given{.value = factor};
             if (as_array) given.each = value_view(many.data(), DType::f64, {n});
-            decode_scaled(code_view(codes.data(), format, {n}),
-                          value_view(out.data(), target, {n}), given,
-                          divide ? DecodeBy::inv_scale : DecodeBy::scale,
+            decode_scaled(code_view(codes.data(), format, {n}), value_view(out.data(), target, {n}),
+                          given, divide ? DecodeBy::inv_scale : DecodeBy::scale,
                           {.backend = backend.kernels});
             for (std::size_t i = 0; i < values.size(); ++i) {
               std::uint64_t got = 0;
               std::memcpy(&got, &out[i * size], size);
               const std::uint64_t want = rounded_bits(target, values[i], factor, divide);
               const auto is_nan = [&](std::uint64_t bits) {  // payloads are the target's own
-                return target == DType::f64   ? std::isnan(std::bit_cast<double>(bits))
-                       : target == DType::f32 ? std::isnan(
-                                                    std::bit_cast<float>(static_cast<std::uint32_t>(
-                                                        bits)))
-                                              : false;
+                return target == DType::f64 ? std::isnan(std::bit_cast<double>(bits))
+                       : target == DType::f32
+                           ? std::isnan(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                           : false;
               };
               if (is_nan(want) && is_nan(got)) continue;
-              ASSERT_EQ(got, want) << backend.name << " " << GetParam().name << "->"
-                                   << dtype_name(target) << (divide ? " / " : " * ") << factor
-                                   << (as_array ? " array" : "") << ": " << std::hexfloat
-                                   << values[i];
+              ASSERT_EQ(got, want)
+                  << backend.name << " " << GetParam().name << "->" << dtype_name(target)
+                  << (divide ? " / " : " * ") << factor << (as_array ? " array" : "") << ": "
+                  << std::hexfloat << values[i];
             }
           }
         }
