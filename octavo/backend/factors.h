@@ -1,5 +1,5 @@
-// Factors: what a scaled conversion multiplies or divides by, as plain data for kernels. One number,
-// a number for each row, column or element, or one that the kernel makes from an amax.
+// Factors: what a scaled conversion multiplies or divides by, as plain data for kernels. One
+// number, a number for each row, column or element, or one that the kernel makes from an amax.
 #pragma once
 
 #include "octavo/scale/dynamic_factor.h"

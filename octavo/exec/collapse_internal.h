@@ -75,11 +75,9 @@ void for_each_matrix_beside(const View& from, const View& to, const View* beside
 // Calls visit(from, to, first).
 template <typename Visit>
 void for_each_matrix(const View& from, const View& to, Visit&& visit) {
-  for_each_matrix_beside(
-      from, to, nullptr,
-      [&](const Matrix& matrix_from, const Matrix& matrix_to, const Matrix&, std::uint64_t first) {
-        visit(matrix_from, matrix_to, first);
-      });
+  for_each_matrix_beside(from, to, nullptr,
+                         [&](const Matrix& matrix_from, const Matrix& matrix_to, const Matrix&,
+                             std::uint64_t first) { visit(matrix_from, matrix_to, first); });
 }
 
 }  // namespace octavo

@@ -39,9 +39,8 @@ struct Order {
 
 Fp8Quantized fp8_quantize(const View& values, const QuantizeOptions& options,
                           const Scaling& scaling) {
-  check(scaling.tile == Tile{0, 0} && scaling.scale.format == ScaleFormat::f32 &&
-            scaling.rowwise && !scaling.columnwise &&
-            (!scaling.packed || scaling.format.bits() >= 8),
+  check(scaling.tile == Tile{0, 0} && scaling.scale.format == ScaleFormat::f32 && scaling.rowwise &&
+            !scaling.columnwise && (!scaling.packed || scaling.format.bits() >= 8),
         ErrorCode::invalid_argument, "fp8_quantize", "got ", describe(scaling),
         "; expected one f32 scale for the tensor, rowwise codes alone, not packed");
   const int rank = values.shape.rank();

@@ -1,5 +1,5 @@
-// One scale for the tensor and codes of E4M3, as torch._scaled_mm takes them, or of any format: codes
-// and scale, never one without the other.
+// One scale for the tensor and codes of E4M3, as torch._scaled_mm takes them, or of any format:
+// codes and scale, never one without the other.
 #pragma once
 
 #include "octavo/base/macros.h"

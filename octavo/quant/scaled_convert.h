@@ -1,9 +1,9 @@
-// encode_scaled, decode_scaled: casts with factors that the caller gives, or that are returned, each
-// element rounded once. For plain scales beside plain codes; quantize makes QuantizedTensors.
+// encode_scaled, decode_scaled: casts with factors that the caller gives, or that are returned,
+// each element rounded once. For plain scales beside plain codes; quantize makes QuantizedTensors.
 //
 // encode_scaled multiplies values by inv_scale; decode_scaled multiplies by scale, or divides by
-// inv_scale. Products are exact before they are rounded. (quantize rounds its products to f32 first,
-// as hardware and peers do.) No call takes a scale from anywhere else.
+// inv_scale. Products are exact before they are rounded. (quantize rounds its products to f32
+// first, as hardware and peers do.) No call takes a scale from anywhere else.
 #pragma once
 
 #include "octavo/base/macros.h"
@@ -15,8 +15,8 @@ namespace octavo {
 
 // One number; or f32 or f64 numbers, broadcast to the shape of the values from their last dimension
 // on, as in NumPy: [rows, 1] has one for each row. All must be positive and finite. Arrays on a
-// device are not checked, because that would wait for it: zero, Inf and NaN then multiply as they do
-// in IEEE 754.
+// device are not checked, because that would wait for it: zero, Inf and NaN then multiply as they
+// do in IEEE 754.
 struct Factor {
   double value = 1.0;
   View each{};  // if it has memory, instead of `value`
@@ -26,9 +26,9 @@ struct Factor {
 OCTAVO_API void encode_scaled(const View& values, const View& codes, const Factor& inv_scale,
                               const EncodePolicy& policy = {}, const ConvertOptions& options = {});
 
-// The factor comes from the amax of all finite values (dynamic_factor) and is written to `inv_scale`,
-// in memory of the device that the views are on. Values of f64 beyond the range of f32 count on a
-// CPU only. On a GPU nothing waits.
+// The factor comes from the amax of all finite values (dynamic_factor) and is written to
+// `inv_scale`, in memory of the device that the views are on. Values of f64 beyond the range of f32
+// count on a CPU only. On a GPU nothing waits.
 OCTAVO_API void encode_dynamic(const View& values, const View& codes, DynamicRule rule,
                                double* inv_scale, const EncodePolicy& policy = {},
                                const ConvertOptions& options = {});

@@ -81,7 +81,8 @@ bool ModuleQuantizers::use(const Recipe& recipe,
   std::shared_ptr<QuantizerSet> forward = make(recipe, Direction::forward);
   std::shared_ptr<QuantizerSet> backward = make(recipe, Direction::backward);
   if (fits) fits(*forward);
-  if (forward_ && !requested) warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
+  if (forward_ && !requested)
+    warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
   const std::lock_guard swapping(*pointers_);
   forward_.swap(forward);  // the old ones go after the lock
   backward_.swap(backward);

@@ -124,8 +124,8 @@ class OCTAVO_API ScalesOfForward {
   QuantizerSet& set_;
   void* stream_;
   std::unique_lock<std::recursive_mutex> held_{};
-  std::vector<float> own_{};      // to be put back
-  ForwardScales* seeded_{};       // gets the scales again, once they are seeded
+  std::vector<float> own_{};  // to be put back
+  ForwardScales* seeded_{};   // gets the scales again, once they are seeded
 };
 
 // A set that ran in a step, and the reducer of its amaxes.

@@ -235,11 +235,12 @@ TEST(QuantizerSet, StateLiesInMemoryOfTheCaller) {
     return Tensor::adopt(value_view(buffers.back().data(), DType::f32, like.shape), nullptr);
   };
   QuantizerSet set(DelayedScaling{.amax_history_len = 2}, {.roles = kRoles, .make = make});
-  ASSERT_EQ(buffers.size(), 3U);
+  ASSERT_EQ(buffers.size(), 4U);  // and last amaxes
   step(set, {7, 14});
   EXPECT_EQ(buffers[0], (std::vector<float>{0, 0, 7, 14}));
   EXPECT_EQ(buffers[1], (std::vector<float>{64, 32}));
   EXPECT_EQ(buffers[2], (std::vector<float>{1.0F / 64, 1.0F / 32}));
+  EXPECT_EQ(buffers[3], (std::vector<float>{7, 14}));
   const MakeTensor wrong = [](const View&) { return Tensor::values({1}, DType::f32); };
   EXPECT_THROW(QuantizerSet(DelayedScaling{}, {.roles = kRoles, .make = wrong}), Error);
 }

@@ -64,8 +64,8 @@ void check_recipe(const DelayedScaling& recipe, std::string_view name) {
        kMaxMargin, " to ", kMaxMargin);
   need(recipe.amax_history_len >= 1 && recipe.amax_history_len <= kMaxHistory, name,
        "got amax_history_len = ", recipe.amax_history_len, "; expected 1 to ", kMaxHistory);
-  need(recipe.interval >= 1 && recipe.interval <= kMaxInterval, name, "got interval = ",
-       recipe.interval, "; expected 1 to ", kMaxInterval, " steps");
+  need(recipe.interval >= 1 && recipe.interval <= kMaxInterval, name,
+       "got interval = ", recipe.interval, "; expected 1 to ", kMaxInterval, " steps");
   need(recipe.amax_ema_decay > 0.0F && recipe.amax_ema_decay < 1.0F, name,
        "got amax_ema_decay = ", recipe.amax_ema_decay,
        "; expected more than 0 and less than 1; 0 would be most_recent");

@@ -66,8 +66,7 @@ OCTAVO_HD constexpr double product_to_odd(double a, double b) {
   const product_detail::Wide rest = product & ((static_cast<product_detail::Wide>(1) << drop) - 1);
   const auto kept = static_cast<std::uint64_t>(product >> drop) | (rest != 0 ? 1u : 0u);
   // The leading bit of a normal number adds one to the field.
-  return __builtin_bit_cast(double,
-                            sign | ((static_cast<std::uint64_t>(field - 1) << 52) + kept));
+  return __builtin_bit_cast(double, sign | ((static_cast<std::uint64_t>(field - 1) << 52) + kept));
 }
 
 }  // namespace octavo

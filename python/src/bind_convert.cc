@@ -40,8 +40,8 @@ std::optional<CountTuple> counted(const EncodePolicy& policy, Device device, int
                                   bool count, std::uintptr_t stream, Encode&& encode) {
   const nb::gil_scoped_release released;
   Counting counting(count, device, stream);
-  encode(policy, ConvertOptions{
-                     .threads = threads, .counts = counting.at(), .stream = stream_of(stream)});
+  encode(policy,
+         ConvertOptions{.threads = threads, .counts = counting.at(), .stream = stream_of(stream)});
   return counting.found();
 }
 
@@ -119,8 +119,8 @@ void bind_convert(nb::module_& module) {
       "Values, or codes of another format, to codes. With count: (saturated, flushed, nan).");
   module.def("decode", &decode_view, nb::arg("source"), nb::arg("target"), nb::kw_only(),
              nb::arg("threads") = 0, nb::arg("stream") = 0, "Codes to values.");
-  const auto def_scaled = [&](const char* name, auto function, const char* factor,
-                              const char* text, auto... more) {
+  const auto def_scaled = [&](const char* name, auto function, const char* factor, const char* text,
+                              auto... more) {
     module.def(name, function, nb::arg("source"), nb::arg("target"), nb::arg(factor), more...,
                nb::kw_only(), nb::arg("rounding").none() = nb::none(),
                nb::arg("overflow").none() = nb::none(), nb::arg("nan").none() = nb::none(),

@@ -195,10 +195,9 @@ void bind_sets(nb::module_& module) {
           },
           nb::arg("recipe"), nb::arg("codes"), nb::arg("dtype"), nb::arg("stream") = 0,
           nb::arg("allocate").none() = nb::none(), "The codes of a weight for another recipe.")
-      .def(
-          "warn_unused_state", &ModuleQuantizers::warn_unused_state, nb::arg("recipe"),
-          nb::call_guard<nb::gil_scoped_release>(),
-          "State of delayed scaling was loaded, and this recipe has none.")
+      .def("warn_unused_state", &ModuleQuantizers::warn_unused_state, nb::arg("recipe"),
+           nb::call_guard<nb::gil_scoped_release>(),
+           "State of delayed scaling was loaded, and this recipe has none.")
       .def(
           "next_weight",
           [](const ModuleQuantizers& self, const View& values, std::uintptr_t stream,

@@ -57,7 +57,7 @@ void decode_scaled_matrix(const Exec&, const Matrix& codes, const Matrix& values
       double value = decode(codes.format, load_code(codes, row, col));
       const double factor = factor_of(row, col);
       if (value == value) {  // NaN keeps its sign
-        value = factors.divide              ? value / factor
+        value = factors.divide               ? value / factor
                 : values.dtype == DType::f64 ? value * factor
                                              : product_to_odd(value, factor);
       }

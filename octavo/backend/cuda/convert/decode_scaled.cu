@@ -33,7 +33,8 @@ __device__ __forceinline__ void store_scaled(void* to, std::int64_t at,
     std::uint32_t pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      pairs[i] = __byte_perm(bits[2 * i], bits[2 * i + 1], kTarget == DType::bf16 ? 0x7632 : 0x5410);
+      pairs[i] =
+          __byte_perm(bits[2 * i], bits[2 * i + 1], kTarget == DType::bf16 ? 0x7632 : 0x5410);
     store_once(static_cast<uint4*>(to) + at, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
   }
 }

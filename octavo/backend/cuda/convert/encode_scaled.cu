@@ -1,5 +1,6 @@
 // Encodes values times factors, to nearest even, eight elements per vector: a product to odd in f32
-// (or, where the factor is no f32, in f64), then the encoders of plain casts. Formats that f32 holds.
+// (or, where the factor is no f32, in f64), then the encoders of plain casts. Formats that f32
+// holds.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/element_plans.h"
@@ -62,7 +63,8 @@ __device__ __forceinline__ void store_products(unsigned char* to, std::int64_t a
     std::uint32_t codes[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      codes[i] = encode_element<Rounding::nearest_even, kind_of(kCoder)>(plan.lane, products[i], 0u);
+      codes[i] =
+          encode_element<Rounding::nearest_even, kind_of(kCoder)>(plan.lane, products[i], 0u);
     store_codes(to, at, plan.bits, codes);
   }
 }
@@ -148,8 +150,8 @@ bool launch_coder(const Call& call, Coder coder) {
 }
 
 Coder coder_of(const Format& format, const EncodePolicy& policy, EncodeKind kind) {
-  const bool usual = policy.overflow == Overflow::saturate &&
-                     policy.nan_code != NanCode::signed_quiet;
+  const bool usual =
+      policy.overflow == Overflow::saturate && policy.nan_code != NanCode::signed_quiet;
   if (format == e4m3fn && usual) return Coder::e4m3;
   if (format == e5m2 && usual) return Coder::e5m2;
   switch (kind) {
@@ -177,8 +179,8 @@ bool encode_scaled_vectorized(const Exec& exec, const Matrix& values, const Matr
   const Format& format = codes.format;
   EncodeKind kind{};
   const int half_step = format.min_step_exponent() - 1;
-  const int top = static_cast<int>((format.max_field() + 1) >> format.mantissa_bits) +
-                  format.min_exponent();
+  const int top =
+      static_cast<int>((format.max_field() + 1) >> format.mantissa_bits) + format.min_exponent();
   if (policy.rounding != Rounding::nearest_even || policy.via_f32 || !fits_f32(format) ||
       half_step <= -126 || top > 127 || stored_bits_of(codes) == 7 ||
       !scaled_vector_plan(values, codes, factors, &call.plan.vectors) ||

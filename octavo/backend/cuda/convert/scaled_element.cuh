@@ -12,8 +12,8 @@ namespace octavo::cuda {
 
 __device__ __forceinline__ double factor_at(const Matrix& each, std::int64_t row,
                                             std::int64_t col) {
-  const auto* from = static_cast<const unsigned char*>(each.data) + row * each.row_pitch +
-                     col * each.col_stride;
+  const auto* from =
+      static_cast<const unsigned char*>(each.data) + row * each.row_pitch + col * each.col_stride;
   if (each.dtype == DType::f64) return *reinterpret_cast<const double*>(from);
   return *reinterpret_cast<const float*>(from);
 }
@@ -46,7 +46,8 @@ __device__ __forceinline__ std::uint32_t product_f32_odd(std::uint32_t bits, flo
 // other than zero (`zero`: the exact one).
 __device__ __forceinline__ std::uint32_t narrowed_odd(double value, bool inexact, bool zero) {
   const std::uint32_t bits = __float_as_uint(__double2float_rz(value));
-  const bool rest = inexact || (static_cast<std::uint32_t>(__double2loint(value)) & 0x1FFFFFFFu) != 0;
+  const bool rest =
+      inexact || (static_cast<std::uint32_t>(__double2loint(value)) & 0x1FFFFFFFu) != 0;
   const std::uint32_t size = bits & 0x7FFFFFFFu;
   const std::uint32_t odd = size < 0x7F800000u && rest ? size | 1u : size;
   return (bits & 0x80000000u) | max(odd, zero ? 0u : 0x00800000u);
@@ -55,8 +56,7 @@ __device__ __forceinline__ std::uint32_t narrowed_odd(double value, bool inexact
 __device__ __forceinline__ std::uint32_t product_f64_odd(std::uint32_t bits, double factor) {
   const double value = __uint_as_float(bits), product = __dmul_rz(value, factor);
   const double rest = __fma_rz(value, factor, -product);
-  const std::uint32_t odd =
-      narrowed_odd(product, fabs(rest) > 0.0, value == 0.0 || factor == 0.0);
+  const std::uint32_t odd = narrowed_odd(product, fabs(rest) > 0.0, value == 0.0 || factor == 0.0);
   return is_nan_bits(bits) ? bits : odd;
 }
 
@@ -81,7 +81,8 @@ __device__ __forceinline__ std::uint32_t scaled_value(std::uint32_t bits, double
     } else if (kTarget == DType::bf16 && fabs(product) < 0x1p-126) {
       // Among the subnormals of bf16: rounded by a sum to multiples of 2^-133.
       constexpr double kGrid = 0x1.8p-81;
-      const double odd = inexact ? __longlong_as_double(__double_as_longlong(product) | 1) : product;
+      const double odd =
+          inexact ? __longlong_as_double(__double_as_longlong(product) | 1) : product;
       const double rounded = __dadd_rn(__dadd_rn(fabs(odd), kGrid), -kGrid);
       return __float_as_uint(static_cast<float>(rounded)) |
              (static_cast<std::uint32_t>(__double2hiint(product)) & 0x80000000u);

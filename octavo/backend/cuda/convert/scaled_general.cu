@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads)
     const int n = static_cast<int>(min(static_cast<std::int64_t>(width), values.cols - first));
     for (int i = 0; i < n; ++i) {
       const std::int64_t col = first + i;
-      const double product = product_to_odd(load_value(values, row, col),
-                                            factor_of(factors, one, row, col));
+      const double product =
+          product_to_odd(load_value(values, row, col), factor_of(factors, one, row, col));
       const Encoded encoded =
           encode_value(codes.format, product, policy, draw_of(policy, row * values.cols + col));
       group[i] = encoded.code;
