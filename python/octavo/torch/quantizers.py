@@ -404,5 +404,5 @@ def of_handle(handle: _octavo.Quantizer) -> Quantizer:
     made = cls.__new__(cls)
     quantizers.Quantizer.__init__(made, handle)
     if isinstance(known, quantizers.Float8Quantizer) and isinstance(made, Float8Quantizer):
-        made.scale, made.amax = known.inv_scale, known.amax
+        made.scale, made._amax = known.inv_scale, known.amax
     return made
