@@ -76,6 +76,7 @@
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/quant/quantizer.h"
 #include "octavo/quant/scale_order.h"
+#include "octavo/quant/scaled_convert.h"
 #include "octavo/quant/scaling.h"
 #include "octavo/quant/scaling_text.h"
 #include "octavo/recipe/autocast.h"

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 
+#include "octavo/backend/factors.h"
 #include "octavo/backend/gemm_job.h"
 #include "octavo/backend/producer.h"
 #include "octavo/base/log.h"
@@ -209,6 +210,14 @@ struct Kernels {
 
   // Elements of 2, 4 or 8 bytes, dense [rows, cols] to dense [cols, rows] elsewhere.
   void (*transpose)(const Exec&, const Matrix& from, const Matrix& to) = nullptr;
+
+  // Scaled conversions. Values times factors to codes: the exact product, rounded once; `codes` and
+  // `values` do not overlap. Codes to values: the exact product, rounded once to the value type; or
+  // with Factors::divide the quotient, rounded to f64 and then to the value type.
+  void (*encode_scaled)(const Exec&, const Matrix& values, const Matrix& codes, const Factors&,
+                        const EncodePolicy&, Counts* counts) = nullptr;
+  void (*decode_scaled)(const Exec&, const Matrix& codes, const Matrix& values,
+                        const Factors&) = nullptr;
 };
 
 }  // namespace octavo

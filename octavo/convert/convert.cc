@@ -6,6 +6,7 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/convert_checks_internal.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/exec/device_tensor.h"
 #include "octavo/exec/place_internal.h"
@@ -13,7 +14,6 @@
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
-namespace {
 
 void check_same_shape(const View& from, const View& to, std::string_view op) {
   if (from.shape != to.shape) {
@@ -21,6 +21,32 @@ void check_same_shape(const View& from, const View& to, std::string_view op) {
          " and the output ", to_string(to.shape), "; they must be the same");
   }
 }
+
+void check_policy(const EncodePolicy& policy, std::string_view op) {
+  check(policy.stochastic_bits >= 1 && policy.stochastic_bits <= kMaxStochasticBits,
+        ErrorCode::invalid_argument, op, "got stochastic_bits = ", policy.stochastic_bits,
+        "; expected 1 to ", kMaxStochasticBits);
+}
+
+void refuse_nan(const Exec& exec, const View& values, const View& codes, const Kernels* backend,
+                std::string_view op) {
+  check_may_wait(
+      exec, op,
+      "the input cannot be checked for NaN, which a format without NaN needs; say what NaN becomes "
+      "(nan: zero or max)");
+  const auto count_entry = offered(exec, backend, &Kernels::count_nan, "count_nan");
+  std::int64_t nan = 0;
+  for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
+    nan += count_entry(exec, from);
+  });
+  if (nan > 0) {
+    fail(ErrorCode::invalid_argument, op, "the input has ", nan, " NaN, and ",
+         format_name(codes.format),
+         " cannot hold NaN; say what NaN becomes (nan: zero or max) or remove it");
+  }
+}
+
+namespace {
 
 // Views may share memory only to convert in place, front to back: every element is then read before
 // anything is written over it.
@@ -34,35 +60,10 @@ void check_overlap(const View& from, const View& to, std::string_view op) {
         "unpacked views, and output elements no larger than the input's");
 }
 
-void check_policy(const EncodePolicy& policy) {
-  check(policy.stochastic_bits >= 1 && policy.stochastic_bits <= kMaxStochasticBits,
-        ErrorCode::invalid_argument, "encode", "got stochastic_bits = ", policy.stochastic_bits,
-        "; expected 1 to ", kMaxStochasticBits);
-}
-
 Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
               std::string_view op) {
   const std::array<NamedView, 2> views{{{&from, "the input"}, {&to, "the output"}}};
   return make_exec_on(views, element_count(from.shape), options, op);
-}
-
-// The format has no NaN, and the policy gives no code for it.
-void refuse_nan(const Exec& exec, const View& values, const View& codes,
-                const ConvertOptions& options, std::string_view op) {
-  check_may_wait(
-      exec, op,
-      "the input cannot be checked for NaN, which a format without NaN needs; say what NaN becomes "
-      "(nan: zero or max)");
-  const auto count_entry = offered(exec, options.backend, &Kernels::count_nan, "count_nan");
-  std::int64_t nan = 0;
-  for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
-    nan += count_entry(exec, from);
-  });
-  if (nan > 0) {
-    fail(ErrorCode::invalid_argument, op, "the input has ", nan, " NaN, and ",
-         format_name(codes.format),
-         " cannot hold NaN; say what NaN becomes (nan: zero or max) or remove it");
-  }
 }
 
 }  // namespace
@@ -77,12 +78,11 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
   check_same_shape(values, codes, kOp);
   check_output(codes, kOp);
   check_overlap(values, codes, kOp);
-  check_policy(policy);
+  check_policy(policy, kOp);
   const Exec exec = exec_for(values, codes, options, kOp);
   check_beside(exec, options.counts, alignof(Counts), kOp, "counts");
   const auto encode_entry = offered(exec, options.backend, &Kernels::encode, kOp);
-  if (!codes.format.has_nan() && policy.nan_input == NanInput::error)
-    refuse_nan(exec, values, codes, options, kOp);
+  if (must_refuse_nan(codes.format, policy)) refuse_nan(exec, values, codes, options.backend, kOp);
   if (options.counts != nullptr) clear_memory(exec, options.counts, sizeof(Counts));
   for_each_matrix(values, codes, [&](const Matrix& from, const Matrix& to, std::uint64_t first) {
     EncodePolicy part = policy;

@@ -40,19 +40,22 @@ MemorySpan memory_span(const View& view) {
               static_cast<Wide>(reinterpret_cast<std::uintptr_t>(view.data)) - first)};
 }
 
-CollapsedViews collapse_views(const View& from, const View& to) {
+CollapsedViews collapse_views(const View& from, const View& to, const View* beside) {
   CollapsedViews collapsed;
   const bool packed = from.packed || to.packed;
-  const auto append = [&](std::int64_t size, std::int64_t from_stride, std::int64_t to_stride) {
+  const auto append = [&](std::int64_t size, std::int64_t from_stride, std::int64_t to_stride,
+                          std::int64_t beside_stride) {
     const auto at = static_cast<std::size_t>(collapsed.rank++);
     collapsed.sizes[at] = size;
     collapsed.from_strides[at] = from_stride;
     collapsed.to_strides[at] = to_stride;
+    collapsed.beside_strides[at] = beside_stride;
   };
   for (int i = 0; i < from.shape.rank(); ++i) {
     const std::int64_t size = from.shape[i];
     if (size == 0) collapsed.empty = true;
     const bool last = i == from.shape.rank() - 1;
+    const std::int64_t beside_stride = beside != nullptr ? beside->strides[i] : 0;
     if (size == 1 && !(packed && last)) continue;
     // Rows of packed codes start on a byte, so no dimension can be collapsed into the last one.
     if (collapsed.rank > 0 && !(packed && last)) {
@@ -62,20 +65,23 @@ CollapsedViews collapse_views(const View& from, const View& to) {
                outer_stride;  // hostile strides must not overflow
       };
       if (spans(from.strides[i], collapsed.from_strides[outer]) &&
-          spans(to.strides[i], collapsed.to_strides[outer])) {
+          spans(to.strides[i], collapsed.to_strides[outer]) &&
+          spans(beside_stride, collapsed.beside_strides[outer])) {
         collapsed.sizes[outer] *= size;
         collapsed.from_strides[outer] = from.strides[i];
         collapsed.to_strides[outer] = to.strides[i];
+        collapsed.beside_strides[outer] = beside_stride;
         continue;
       }
     }
-    append(size, from.strides[i], to.strides[i]);
+    append(size, from.strides[i], to.strides[i], beside_stride);
   }
   if (collapsed.empty) return collapsed;
   if (collapsed.rank == 0)
-    append(1, element_bytes(from.dtype, from.format), element_bytes(to.dtype, to.format));
+    append(1, element_bytes(from.dtype, from.format), element_bytes(to.dtype, to.format), 0);
   if (collapsed.rank == 1) {
-    append(collapsed.sizes[0], collapsed.from_strides[0], collapsed.to_strides[0]);
+    append(collapsed.sizes[0], collapsed.from_strides[0], collapsed.to_strides[0],
+           collapsed.beside_strides[0]);
     collapsed.sizes[0] = 1;
   }
   return collapsed;

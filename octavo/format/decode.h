@@ -73,7 +73,7 @@ OCTAVO_HD constexpr double lowest_value(const Format& format) {
   return format.is_signed ? -max_value(format) : decode(format, 0);
 }
 OCTAVO_HD constexpr double min_normal(const Format& format) {
-  return power_of_two(format.twos_complement ? format.min_step_exponent() : format.min_exponent());
+  return power_of_two(format.is_fixed_point() ? format.min_step_exponent() : format.min_exponent());
 }
 // The smallest positive value; equals min_normal where a format has no subnormals.
 OCTAVO_HD constexpr double min_positive(const Format& format) {
@@ -81,7 +81,7 @@ OCTAVO_HD constexpr double min_positive(const Format& format) {
 }
 // The distance from 1 to the next larger value of an unbounded grid of this precision.
 OCTAVO_HD constexpr double epsilon(const Format& format) {
-  return power_of_two(format.twos_complement ? format.min_step_exponent() : -format.mantissa_bits);
+  return power_of_two(format.is_fixed_point() ? format.min_step_exponent() : -format.mantissa_bits);
 }
 
 }  // namespace octavo

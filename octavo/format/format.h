@@ -25,15 +25,18 @@ struct Format {
   std::int16_t bias = 0;
   bool is_signed = true;
   bool has_inf = false;
-  bool has_zero = true;          // false: the all-zero code is the power of two 2^-bias
-  bool has_subnormals = true;    // false only together with has_zero = false
-  bool twos_complement = false;  // an integer times 2^(1 - bias - mantissa_bits); no exponent
+  bool has_zero = true;        // false: the all-zero code is the power of two 2^-bias
+  bool has_subnormals = true;  // false only together with has_zero = false
+  // Without exponent bits: fixed point, an integer times 2^(1 - bias - mantissa_bits), in sign and
+  // magnitude (e0m7) or in two's complement (mxint8).
+  bool twos_complement = false;
   Nan nan = Nan::none;
 
   constexpr bool operator==(const Format&) const = default;
 
   OCTAVO_HD constexpr int magnitude_bits() const { return exponent_bits + mantissa_bits; }
   OCTAVO_HD constexpr int bits() const { return (is_signed ? 1 : 0) + magnitude_bits(); }
+  OCTAVO_HD constexpr bool is_fixed_point() const { return exponent_bits == 0; }
   // Bytes of one code when it is not packed.
   OCTAVO_HD constexpr int code_bytes() const { return bits() <= 8 ? 1 : 2; }
 

@@ -10,6 +10,13 @@ namespace {
 constexpr std::string_view kGrammar =
     "expected e<E>m<M>[b<bias>][fn|fnuz|fnu], such as e4m3fn, e5m2, e3m4 or e4m3b11fnuz, or mxint8";
 
+// The bias where a name says none. Fixed point: that of mxint8.
+int usual_bias(int exponent_bits, bool one_zero) {
+  if (exponent_bits == 0) return 0;
+  const int half_range = 1 << (exponent_bits - 1);
+  return one_zero ? half_range : half_range - 1;
+}
+
 // A cursor over the name; every take_ function consumes what it matches and nothing else.
 class Reader {
  public:
@@ -79,7 +86,9 @@ Format parse_format(std::string_view name) {
   if (!reader.done() || name.size() > 64) fail_name(name, kGrammar);
 
   const int bits = *exponent_bits + *mantissa_bits + (is_unsigned ? 0 : 1);
-  if (*exponent_bits < 1) fail_name(name, "it needs at least one exponent bit");
+  const bool fixed_point = *exponent_bits == 0;
+  if (fixed_point && finite && !is_unsigned)
+    fail_name(name, "fixed point (e0) has no Inf or NaN to leave out; only fnu says more of it");
   if (bits > 16) fail_name(name, text("it has ", bits, " bits, and the most is 16"));
   if (claimed_bits && *claimed_bits != bits) {
     fail_name(name, text("it says ", *claimed_bits, " bits, but its fields add up to ", bits));
@@ -87,11 +96,11 @@ Format parse_format(std::string_view name) {
   Format format;
   format.exponent_bits = static_cast<std::uint8_t>(*exponent_bits);
   format.mantissa_bits = static_cast<std::uint8_t>(*mantissa_bits);
-  const int half_range = 1 << (*exponent_bits - 1);
-  format.bias = static_cast<std::int16_t>(bias ? *bias : one_zero ? half_range : half_range - 1);
+  format.bias = static_cast<std::int16_t>(bias ? *bias : usual_bias(*exponent_bits, one_zero));
   format.is_signed = !is_unsigned;
-  format.has_inf = !finite;
-  format.nan = !finite     ? Nan::ieee
+  format.has_inf = !finite && !fixed_point;
+  format.nan = fixed_point ? Nan::none
+               : !finite   ? Nan::ieee
                : one_zero  ? Nan::negative_zero
                : bits >= 8 ? Nan::all_ones
                            : Nan::none;
@@ -107,8 +116,8 @@ std::string format_name(const Format& format) {
   if (format.twos_complement) return "invalid";
   const bool one_zero = format.nan == Nan::negative_zero;
   std::string name = text('e', int{format.exponent_bits}, 'm', int{format.mantissa_bits});
-  const int half_range = 1 << (format.exponent_bits - 1);
-  if (format.bias != (one_zero ? half_range : half_range - 1)) name += text('b', format.bias);
+  if (format.bias != usual_bias(format.exponent_bits, one_zero)) name += text('b', format.bias);
+  if (format.is_fixed_point()) return format.is_signed ? name : name + "fnu";
   if (!format.has_inf) name += one_zero ? "fnuz" : format.is_signed ? "fn" : "fnu";
   return name;
 }
@@ -120,7 +129,14 @@ std::optional<std::string> format_problem(const Format& format) {
     return format == mxint8 ? std::nullopt
                             : std::optional<std::string>("mxint8 is the only integer format");
   }
-  if (format.exponent_bits < 1) return "it needs at least one exponent bit";
+  if (format.is_fixed_point()) {
+    if (format.has_inf || format.nan != Nan::none) return "fixed point has no Inf and no NaN";
+    if (!format.has_zero || !format.has_subnormals) return "fixed point begins with zero";
+    return format.min_step_exponent() < -1022 || format.bias < -1000
+               ? std::optional<std::string>(
+                     text("bias ", format.bias, " puts values beyond the range of a double"))
+               : std::nullopt;
+  }
   if (format.exponent_bits > 11)
     return text(int{format.exponent_bits}, " exponent bits reach beyond a double; the most is 11");
   if (format.has_inf != (format.nan == Nan::ieee))

@@ -3,6 +3,8 @@
 //   ...fn             no Inf; NaN at all ones in formats of eight bits or more, none below
 //   ...fnuz           no Inf, one zero, NaN where minus zero would be
 //   ...fnu            as fn, unsigned; with m0 also no zero (e8m0fnu)
+//   e0m<M>, e0m<M>fnu fixed point: sign and magnitude, or unsigned; no Inf, no NaN. Bias 0: the
+//                     integer times 2^(1 - M), as in mxint8
 //   ...b<N>           bias N, before the letters: e4m3b11fnuz
 // and the names of other libraries: float8_e4m3fn, torch.float8_e5m2, float4_e2m1fn.
 #pragma once

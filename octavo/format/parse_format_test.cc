@@ -95,6 +95,16 @@ TEST(ParseFormat, EveryNameComesBackOrIsRefused) {
   EXPECT_GT(bad, 2000);
 }
 
+TEST(ParseFormat, FixedPointIsAnInteger) {
+  const Format seven = parse_format("e0m7");
+  EXPECT_TRUE(seven.is_fixed_point() && seven.is_signed && seven.nan == Nan::none &&
+              !seven.has_inf);
+  EXPECT_EQ(seven.min_step_exponent(), mxint8.min_step_exponent());
+  EXPECT_EQ(seven.max_field(), 127u);
+  EXPECT_FALSE(parse_format("e0m8fnu").is_signed);
+  EXPECT_EQ(parse_format("e0m3b2").min_step_exponent(), -4);
+}
+
 TEST(ParseFormat, SaysWhyANameIsRefused) {
   const auto says = [](std::string_view name, std::string_view words) {
     const std::string message = error_of(name);
@@ -116,7 +126,9 @@ TEST(ParseFormat, SaysWhyANameIsRefused) {
   says("e4m3b-", "expected e<E>m<M>");
   says("float_e4m3", "expected e<E>m<M>");
   says("mxint4", "expected e<E>m<M>");
-  says("e0m7", "at least one exponent bit");
+  says("e0m7fn", "fixed point (e0) has no Inf or NaN to leave out");
+  says("e0m7fnuz", "fixed point (e0) has no Inf or NaN to leave out");
+  says("e0m0", "1 bits, and a format has 2 to 16");
   says("e8m8", "17 bits, and the most is 16");
   says("e99999999999m3", "expected e<E>m<M>");
   says("e4m99999999999", "expected e<E>m<M>");
@@ -158,7 +170,9 @@ TEST(FormatProblem, NamesTheBrokenRule) {
   };
   problem({}, "bits, and a format has 2 to 16");
   problem({.exponent_bits = 200, .mantissa_bits = 200}, "401 bits");
-  problem({.exponent_bits = 0, .mantissa_bits = 4}, "exponent bit");
+  problem({.exponent_bits = 0, .mantissa_bits = 4, .nan = Nan::all_ones}, "fixed point has no Inf");
+  problem({.exponent_bits = 0, .mantissa_bits = 4, .has_zero = false}, "begins with zero");
+  problem({.exponent_bits = 0, .mantissa_bits = 4, .bias = 1100}, "beyond the range of a double");
   problem({.exponent_bits = 12, .mantissa_bits = 0, .bias = 2047, .nan = Nan::all_ones},
           "12 exponent bits");
   problem(

@@ -263,6 +263,7 @@ QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, cons
                           const LinearRun& run) {
   Quantizer& quantizer = set.with_new_draws(copies.role);
   quantizer.set_usage(copies.rowwise, copies.columnwise);
+  set.seed(copies.role, values, quantize_options(run));
   const Gathering gathering(quantizer, copies.gathers);
   if (!run.make) {
     const auto held = set.held_state();

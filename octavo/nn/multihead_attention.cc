@@ -49,30 +49,17 @@ std::int64_t first_position(const KvCache* cache) {
   return lengths.front();
 }
 
-// What attention takes of a layer's soft-capping and sinks.
-template <typename Options>
-void add_cap_and_sinks(const MultiheadAttention& layer, Options& options) {
-  if constexpr (requires { options.soft_cap, options.sinks; }) {
-    options.soft_cap = layer.soft_cap;
-    options.sinks = layer.sinks.view();
-  } else {
-    check(layer.soft_cap == 0.0 && layer.sinks.owner() == nullptr, ErrorCode::unsupported, kOp,
-          "this model's attention has ",
-          layer.soft_cap == 0.0 ? "sinks" : "soft-capped scores (attn_logit_softcapping)",
-          ", which octavo's attention does not compute yet");
-  }
-}
-
 AttentionOptions options_of(const MultiheadAttention& layer, const LinearRun& run) {
   AttentionOptions options{.rung = AttentionRung::f32,
                            .softmax_scale = layer.scale,
+                           .soft_cap = layer.soft_cap,
+                           .sinks = layer.sinks.view(),
                            .threads = run.threads,
                            .backend = run.backend,
                            .log = run.log,
                            .stream = run.stream};
   options.mask.causal = true;
   options.mask.left = layer.window < 0 ? -1 : layer.window - 1;
-  add_cap_and_sinks(layer, options);
   return options;
 }
 

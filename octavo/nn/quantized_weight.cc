@@ -26,10 +26,20 @@ std::shared_ptr<const QuantizedTensor> first_quantized_weight(ModuleQuantizers& 
   (void)quantizers.use(recipe);
   const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   set->of(TensorRole::weight).calibrate(values);
-  set->update(run.stream);
+  set->update(run.stream, true);
   auto codes = requantized_weight(quantizers, values, run);
   forget_step(std::vector<StepEntry>{{set, nullptr, run.stream}});  // seen already
   return codes;
+}
+
+std::shared_ptr<const QuantizedTensor> switched_weight(ModuleQuantizers& quantizers,
+                                                       const Recipe& recipe,
+                                                       const QuantizedTensor& codes, DType dtype,
+                                                       const LinearRun& run) {
+  const Tensor values = dequantize(codes, dtype, {.threads = run.threads, .stream = run.stream});
+  const auto lock = quantizers.lock();
+  (void)quantizers.use(recipe, {}, true);
+  return first_quantized_weight(quantizers, recipe, values.view(), run);
 }
 
 }  // namespace octavo

@@ -19,4 +19,10 @@ namespace octavo {
     ModuleQuantizers& quantizers, const Recipe& recipe, const View& values,
     const LinearRun& run = {});
 
+// A weight of one recipe as codes of another, with new quantizers for all tensors of the module,
+// through its values of this type: what a change of recipe needs where there are no other values.
+[[nodiscard]] OCTAVO_API std::shared_ptr<const QuantizedTensor> switched_weight(
+    ModuleQuantizers& quantizers, const Recipe& recipe, const QuantizedTensor& codes, DType dtype,
+    const LinearRun& run = {});
+
 }  // namespace octavo

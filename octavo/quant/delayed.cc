@@ -48,6 +48,7 @@ void check_state(const DelayedState& state, std::string_view op) {
         "the history repeats elements (stride 0); give each its own");
   check_vector(state.inv_scale, shape[1], op, "inv_scale");
   if (state.scale.data != nullptr) check_vector(state.scale, shape[1], op, "scale");
+  if (state.last.data != nullptr) check_vector(state.last, shape[1], op, "last");
   if (state.calls.data != nullptr) {
     check_floats(state.calls, op, "calls");
     if (element_count(state.calls.shape) != 1)
@@ -55,9 +56,6 @@ void check_state(const DelayedState& state, std::string_view op) {
            "; expected one element");
   }
 }
-
-// f32 counts calls exactly up to here.
-constexpr std::int64_t kMaxInterval = std::int64_t{1} << 24;
 
 void check_rule(const DelayedRule& rule, const DelayedState& state, std::string_view op) {
   if (const auto problem = format_problem(rule.format))
@@ -84,6 +82,7 @@ void run(const DelayedState& state, DelayedJob job, void* stream, std::string_vi
   std::vector<NamedView> views{{&state.history, "the history"}, {&state.inv_scale, "inv_scale"}};
   if (state.scale.data != nullptr) views.push_back({&state.scale, "scale"});
   if (state.calls.data != nullptr) views.push_back({&state.calls, "calls"});
+  if (state.last.data != nullptr) views.push_back({&state.last, "last"});
   const Exec exec{.device = common_device(views, op), .stream = stream};
   job.history = row_of(state.history, 0);
   job.tensor_stride = state.history.strides[1];
@@ -91,6 +90,7 @@ void run(const DelayedState& state, DelayedJob job, void* stream, std::string_vi
   job.tensors = state.history.shape[1];
   job.inv_scale = row_of(state.inv_scale, 0);
   if (state.scale.data != nullptr) job.scale = row_of(state.scale, 0);
+  if (state.last.data != nullptr) job.last = row_of(state.last, 0);
   job.calls = {static_cast<std::byte*>(state.calls.data), 0};
   offered(exec, nullptr, &Kernels::delayed_update, op)(exec, job);
 }

@@ -22,6 +22,7 @@ struct DelayedRule {
 };
 
 inline constexpr std::int64_t kMaxHistory = 1024;
+inline constexpr std::int64_t kMaxInterval = std::int64_t{1} << 24;  // f32 counts exactly up to it
 
 // f32 of any strides, for n tensors, all on one device. Row 0 of the history is where this step's
 // amax is gathered: each is the `amax` of a quantizer. Rows 1 to length - 1 run from the oldest to
@@ -31,6 +32,7 @@ struct DelayedState {
   View inv_scale;  // [n]: what values are multiplied by
   View scale;      // [n]: its reciprocal, rounded; data may be null if it is not needed
   View calls;      // one: calls since the last new scale. May be null unless interval > 1
+  View last{};     // [n]: the last amax of a step, kept beyond it; data may be null
 };
 
 // As before the first step: no history, scales of one.

@@ -37,7 +37,12 @@ struct Order {
 
 }  // namespace
 
-Fp8Quantized fp8_quantize(const View& values, const QuantizeOptions& options) {
+Fp8Quantized fp8_quantize(const View& values, const QuantizeOptions& options,
+                          const Scaling& scaling) {
+  check(scaling.tile == Tile{0, 0} && scaling.scale.format == ScaleFormat::f32 && scaling.rowwise &&
+            !scaling.columnwise && (!scaling.packed || scaling.format.bits() >= 8),
+        ErrorCode::invalid_argument, "fp8_quantize", "got ", describe(scaling),
+        "; expected one f32 scale for the tensor, rowwise codes alone, not packed");
   const int rank = values.shape.rank();
   check(values.strides.rank() == rank, ErrorCode::invalid_argument, "fp8_quantize",
         "the input has ", rank, " dimensions but ", values.strides.rank(),
@@ -49,7 +54,7 @@ Fp8Quantized fp8_quantize(const View& values, const QuantizeOptions& options) {
     ordered.strides[i] = values.strides[order[i]];
   }
   // One scale for everything, so the order in which elements are met does not matter.
-  const QuantizedTensor quantized = quantize(ordered, preset("fp8"), options);
+  const QuantizedTensor quantized = quantize(ordered, scaling, options);
   View codes = quantized.rowwise.codes.view();
   const Shape strides = codes.strides;
   codes.shape = values.shape;

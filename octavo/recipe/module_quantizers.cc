@@ -51,6 +51,11 @@ std::string recipe_change_text(const Recipe& from, const Recipe& to, std::string
   return text(what, ". Replacing quantizers for ", module, ".");
 }
 
+std::string unused_state_text(const Recipe& current, std::string_view module) {
+  return text("Loaded state of DelayedScaling is not used by ", current.name(), " in ", module,
+              ". It waits for a forward under DelayedScaling; by then its scales may be old.");
+}
+
 ModuleQuantizers::ModuleQuantizers(ModuleQuantizersOptions options)
     : options_(std::move(options)) {}
 
@@ -61,8 +66,12 @@ void ModuleQuantizers::warn(const std::string& message) {
   said_.insert(message);
 }
 
+void ModuleQuantizers::warn_unused_state(const Recipe& current) {
+  if (!current.delayed()) warn(unused_state_text(current, options_.module_type));
+}
+
 bool ModuleQuantizers::use(const Recipe& recipe,
-                           const std::function<void(const QuantizerSet&)>& fits) {
+                           const std::function<void(const QuantizerSet&)>& fits, bool requested) {
   const auto held = lock();
   if (forward_ && forward_->recipe() == recipe) {
     if (fits) fits(*forward_);
@@ -72,7 +81,8 @@ bool ModuleQuantizers::use(const Recipe& recipe,
   std::shared_ptr<QuantizerSet> forward = make(recipe, Direction::forward);
   std::shared_ptr<QuantizerSet> backward = make(recipe, Direction::backward);
   if (fits) fits(*forward);
-  if (forward_) warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
+  if (forward_ && !requested)
+    warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
   const std::lock_guard swapping(*pointers_);
   forward_.swap(forward);  // the old ones go after the lock
   backward_.swap(backward);

@@ -35,6 +35,10 @@ OCTAVO_API void check_weight_recipe(std::string_view parameter, const Recipe& ma
 [[nodiscard]] OCTAVO_API std::string recipe_change_text(const Recipe& from, const Recipe& to,
                                                         std::string_view module);
 
+// "Loaded state of DelayedScaling is not used by MXFP8BlockScaling in Linear. ..."
+[[nodiscard]] OCTAVO_API std::string unused_state_text(const Recipe& current,
+                                                       std::string_view module);
+
 struct ModuleQuantizersOptions {
   std::string module_type = "Linear";  // in messages
   std::string role_type = "linear";    // QuantizerRole::module_type, whatever the class is called
@@ -70,8 +74,9 @@ class OCTAVO_API ModuleQuantizers {
   // last one, quantizers are made; a change is a warning first. State goes on only within a class
   // and format. Returns true if they are new: codes from older quantizers must not be reused.
   // `fits`, if given, checks the quantizers of forward first and may throw: then nothing has
-  // changed.
-  bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {});
+  // changed. A change that was `requested` is no news.
+  bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {},
+           bool requested = false);
 
   // Null before the first use, and where there are no roles. A forward saves those of its backward.
   // These do not take lock().
@@ -81,6 +86,9 @@ class OCTAVO_API ModuleQuantizers {
   [[nodiscard]] std::shared_ptr<QuantizerSet> at(std::string_view key) const;
 
   [[nodiscard]] const std::string& module_type() const { return options_.module_type; }
+  // State of delayed scaling was loaded, and a forward runs under this recipe, which has none. A
+  // warning, once.
+  void warn_unused_state(const Recipe& current);
   // Through the hook, once.
   void warn(const std::string& message);
 

@@ -50,6 +50,24 @@ TEST(ModuleQuantizers, WeightsOfTheSameClass) {
       << text;
 }
 
+TEST(ModuleQuantizers, ARequestedChangeIsNoNews) {
+  Heard heard;
+  EXPECT_TRUE(heard.module.use(DelayedScaling{}));
+  EXPECT_TRUE(heard.module.use(MXFP8BlockScaling{}, {}, true));
+  EXPECT_TRUE(heard.texts.empty());
+}
+
+TEST(ModuleQuantizers, StateThatIsNotUsedIsReportedOnce) {
+  Heard heard;
+  heard.module.warn_unused_state(DelayedScaling{});
+  EXPECT_TRUE(heard.texts.empty());
+  for (int i = 0; i < 2; ++i) heard.module.warn_unused_state(MXFP8BlockScaling{});
+  ASSERT_EQ(heard.texts.size(), 1U);
+  EXPECT_TRUE(heard.texts[0].starts_with(
+      "Loaded state of DelayedScaling is not used by MXFP8BlockScaling in Linear. "))
+      << heard.texts[0];
+}
+
 TEST(ModuleQuantizers, AChangeIsReportedOnce) {
   Heard heard;
   EXPECT_EQ(heard.module.forward(), nullptr);

@@ -100,6 +100,11 @@ void QuantizerSet::make_state(const QuantizerSetOptions& options, const Quantize
   history_ = make({length, slots});
   inv_scale_ = make({slots});
   scale_ = make({slots});
+  last_ = make({slots});
+  if (recipe_.get<DelayedScaling>()->interval > 1) {
+    calls_ = make({1});
+    write(calls_, std::vector<float>{0.0F}, nullptr);
+  }
   reset_delayed(views());
   const bool goes_on = before != nullptr && before->has_state() && before->roles_ == roles_ &&
                        before->recipe_.format_of(roles_[0]) == recipe_.format_of(roles_[0]);
@@ -110,6 +115,10 @@ void QuantizerSet::make_state(const QuantizerSetOptions& options, const Quantize
     const std::int64_t old_length = before->history_.shape()[0];
     write(history_, refitted(read(before->history_.view(), nullptr), old_length, length, slots),
           nullptr);
+    write(last_, read(before->last_.view(), nullptr), nullptr);
+    to_seed_ = before->to_seed_;
+  } else {
+    to_seed_.assign(roles_.size(), before != nullptr);
   }
   for (std::size_t slot = 0; slot < roles_.size(); ++slot)
     quantizers_.push_back(std::make_shared<Float8Quantizer>(
@@ -142,14 +151,52 @@ DelayedState QuantizerSet::views() const {
   return {.history = history_.view(),
           .inv_scale = inv_scale_.view(),
           .scale = scale_.view(),
-          .calls = {}};
+          .calls = calls_.owner() != nullptr ? calls_.view() : View{},
+          .last = last_.view()};
+}
+
+DelayedRule QuantizerSet::rule() const {
+  const auto* recipe = recipe_.get<DelayedScaling>();
+  return {.format = recipe_.format_of(roles_[0]),
+          .policy = recipe->amax_compute_algo,
+          .margin = recipe->margin,
+          .decay = recipe->amax_ema_decay,
+          .interval = recipe->interval};
+}
+
+// By the usual rule, on the device of the state: what a step does, for one column.
+void QuantizerSet::seed(TensorRole role, const View& values, const QuantizeOptions& options) {
+  if (!has_state()) return;
+  const auto held = held_state();
+  const std::size_t slot = slot_of(role);
+  if (!to_seed_[slot]) return;
+  Quantizer& quantizer = *quantizers_[slot];
+  quantizer.calibrate(values, options);
+  const auto of_slot = [&](const Tensor& tensor) { return element(tensor, slot); };
+  DelayedState column{.history = history_.view(),
+                      .inv_scale = of_slot(inv_scale_),
+                      .scale = of_slot(scale_),
+                      .calls = {},
+                      .last = of_slot(last_)};
+  column.history.data = static_cast<float*>(column.history.data) + slot;
+  column.history.shape[1] = 1;
+  DelayedRule now = rule();
+  now.interval = 1;
+  update_delayed(column, now, options.stream);
+  to_seed_[slot] = false;
+}
+
+bool QuantizerSet::has_seeds_to_come() const {
+  const auto held = held_state();
+  return std::ranges::find(to_seed_, true) != to_seed_.end();
 }
 
 std::unique_lock<std::recursive_mutex> QuantizerSet::held_state() const {
   return has_state() ? std::unique_lock(state_mutex_) : std::unique_lock<std::recursive_mutex>();
 }
 
-void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void* stream) {
+void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void* stream,
+                           const View& calls) {
   check(has_state(), ErrorCode::unsupported, "QuantizerSet", "got saved state, and ",
         recipe_.name(), " has none");
   const auto held = held_state();
@@ -167,10 +214,22 @@ void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void
           "; expected positive, finite numbers");
     reciprocals.push_back(1.0F / factor);
   }
-  if (!history.empty())
-    write(history_,
-          refitted(history, amax_history.shape[0], history_.shape()[0], history_.shape()[1]),
-          stream);
+  std::vector<float> counted;
+  if (calls.data != nullptr && calls_.owner() != nullptr) {
+    counted = saved_numbers(calls, calls_.shape(), "calls", stream);
+    check(counted[0] >= 0.0F && counted[0] <= static_cast<float>(kMaxInterval),
+          ErrorCode::unsupported, "QuantizerSet", "got saved calls = ", counted[0],
+          "; expected a number of steps");
+  }
+  if (!history.empty()) {
+    std::vector<float> fitted =
+        refitted(history, amax_history.shape[0], history_.shape()[0], history_.shape()[1]);
+    const auto slots = static_cast<std::ptrdiff_t>(size());
+    write(last_, {history.end() - slots, history.end()}, stream);
+    write(history_, fitted, stream);
+  }
+  if (!counted.empty()) write(calls_, counted, stream);
+  to_seed_.assign(size(), false);
   if (factors.empty()) return;
   write(inv_scale_, factors, stream);
   write(scale_, reciprocals, stream);
@@ -192,26 +251,34 @@ void QuantizerSet::set_amaxes(std::span<const float> amaxes, void* stream) {
   if (has_state()) write(history_, amaxes, stream);
 }
 
-void QuantizerSet::update(void* stream) {
+void QuantizerSet::update(void* stream, bool due) {
   const auto* recipe = recipe_.get<DelayedScaling>();
   if (recipe == nullptr) return;
   const auto held = held_state();
-  const DelayedRule rule{.format = recipe_.format_of(roles_[0]),
-                         .policy = recipe->amax_compute_algo,
-                         .margin = recipe->margin};
-  if (!recipe->amax_compute_function && !recipe->scaling_factor_compute_algo)
-    return update_delayed(views(), rule, stream);
-  update_by_functions(*recipe, rule);
+  DelayedRule rule = this->rule();
+  if (due) rule.interval = 1;
+  if (recipe->amax_compute_function || recipe->scaling_factor_compute_algo)
+    return update_by_functions(*recipe, rule, due);
+  DelayedState state = views();
+  if (due) state.calls = {};
+  update_delayed(state, rule, stream);
 }
 
 // The usual update moves the history on, with scales that are discarded; the functions' amaxes go
 // through it once more as histories of one row.
-void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule) {
+void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule,
+                                       bool due) {
   check(history_.view().device.kind == DeviceKind::cpu, ErrorCode::unsupported, "DelayedScaling",
         "functions for amaxes and scales run on the host, and the state is on ",
         to_string(history_.view().device), "; use amax_compute_algo max or most_recent");
   const auto slots = static_cast<std::int64_t>(size());
   const std::int64_t length = history_.shape()[0];
+  if (!due && calls_.owner() != nullptr) {
+    float& calls = calls_.span<float>()[0];
+    calls = delayed_count(calls, rule.interval);
+    due = calls == 0.0F;
+  }
+  due |= rule.interval == 1;
   const Tensor found = Tensor::values({1, slots}, DType::f32);
   const Tensor unseen = Tensor::values({slots}, DType::f32);
   const std::span<float> history = history_.span<float>(), inv_scale = inv_scale_.span<float>();
@@ -221,7 +288,7 @@ void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const Delay
   for (std::size_t slot = 0; slot < size(); ++slot) {
     float& amax = found.span<float>()[slot];
     amax = history[slot];
-    if (amax == 0.0F) continue;  // it has not run
+    if (amax == 0.0F || !due) continue;  // it has not run, or keeps its scale
     for (std::int64_t i = 0; i < length; ++i)
       window[static_cast<std::size_t>(i)] =
           history[static_cast<std::size_t>((i + 1) % length * slots) + slot];
@@ -238,10 +305,17 @@ void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const Delay
           ErrorCode::invalid_argument, "DelayedScaling", "scaling_factor_compute_algo gave ",
           next[slot], "; expected a positive, finite number");
   }
-  update_delayed({.history = history_.view(), .inv_scale = unseen.view(), .scale = {}, .calls = {}},
-                 rule);
+  DelayedRule moving = rule;
+  moving.interval = 1;
+  update_delayed({.history = history_.view(),
+                  .inv_scale = unseen.view(),
+                  .scale = {},
+                  .calls = {},
+                  .last = last_.view()},
+                 moving);
+  if (!due) return;
   if (!recipe.scaling_factor_compute_algo) {
-    DelayedRule newest = rule;
+    DelayedRule newest = moving;
     newest.policy = HistoryPolicy::most_recent;
     return update_delayed({.history = found.view(),
                            .inv_scale = inv_scale_.view(),
@@ -263,6 +337,7 @@ ScalesOfForward::ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* s
   std::vector<float> own = read(set.inv_scale().view(), stream);
   if (kept->inv_scale.empty()) {
     kept->inv_scale = std::move(own);
+    if (set.has_seeds_to_come()) seeded_ = kept;
     return;
   }
   check(kept->inv_scale.size() == own.size(), ErrorCode::invalid_argument, "QuantizerSet", "got ",
@@ -274,6 +349,7 @@ ScalesOfForward::ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* s
 ScalesOfForward::~ScalesOfForward() {
   try {
     if (!own_.empty()) write(set_.inv_scale(), own_, stream_);
+    if (seeded_ != nullptr) seeded_->inv_scale = read(set_.inv_scale().view(), stream_);
   } catch (...) {  // a failing device was reported by the call itself
   }
 }

@@ -38,6 +38,7 @@ class OCTAVO_API QuantizerSet {
  public:
   // State begins as reset_delayed leaves it; or, where `before` is of the same class and the
   // element format is the same, as that has it: scales, and as many of the newest amaxes as fit.
+  // State that begins after another recipe is seeded: see seed.
   QuantizerSet(const Recipe& recipe, const QuantizerSetOptions& options,
                const QuantizerSet* before = nullptr);
 
@@ -54,6 +55,10 @@ class OCTAVO_API QuantizerSet {
   [[nodiscard]] const Tensor& amax_history() const { return history_; }
   [[nodiscard]] const Tensor& inv_scale() const { return inv_scale_; }
   [[nodiscard]] const Tensor& scale() const { return scale_; }
+  // [slots]: the last amax of each tensor, which outlives its step.
+  [[nodiscard]] const Tensor& last_amax() const { return last_; }
+  // [1]: steps since the last new scale. Empty where the interval is one.
+  [[nodiscard]] const Tensor& calls() const { return calls_; }
   [[nodiscard]] bool has_state() const { return recipe_.delayed(); }
   // Lock to hold while a quantizer of the set reads or writes state, because a step may end on
   // another thread. Empty without state. The functions below take it themselves.
@@ -62,25 +67,36 @@ class OCTAVO_API QuantizerSet {
   // State that was saved, f32 and dense, on this set's device or the host; a part without memory
   // stays as it is. A history of another length gives its newest rows, and row 0. Throws
   // Error(unsupported), before anything is written, for what cannot be this set's state.
-  void restore(const View& amax_history, const View& inv_scale, void* stream = nullptr);
+  void restore(const View& amax_history, const View& inv_scale, void* stream = nullptr,
+               const View& calls = {});
+
+  // After a change of recipe delayed scaling has no history, and a scale of one would flush or
+  // saturate. So the first values that come for a role, weights or those of the batch at hand, are
+  // their own history: their amax is the newest of it and makes the first scale. Does nothing for a
+  // role that has a scale. On a GPU nothing waits.
+  void seed(TensorRole role, const View& values, const QuantizeOptions& options = {});
+  [[nodiscard]] bool has_seeds_to_come() const;
 
   // This step's amaxes, row 0 of the history, on the host.
   [[nodiscard]] std::vector<float> amaxes(void* stream = nullptr) const;
   void set_amaxes(std::span<const float> amaxes, void* stream = nullptr);
-  // The step ends: update_delayed, or the recipe's own functions. Nothing without state.
-  void update(void* stream = nullptr);
+  // The step ends: update_delayed, or the recipe's own functions. Nothing without state. `due`: new
+  // scales whatever the interval says.
+  void update(void* stream = nullptr, bool due = false);
 
  private:
   void make_state(const QuantizerSetOptions& options, const QuantizerSet* before);
-  void update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule);
+  void update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule, bool due);
   [[nodiscard]] DelayedState views() const;
+  [[nodiscard]] DelayedRule rule() const;
   [[nodiscard]] std::size_t slot_of(TensorRole role) const;
 
   Recipe recipe_;
   Direction direction_;
   std::vector<TensorRole> roles_;
   std::vector<std::shared_ptr<Quantizer>> quantizers_;
-  Tensor history_, inv_scale_, scale_;
+  Tensor history_, inv_scale_, scale_, last_, calls_;
+  std::vector<bool> to_seed_;  // of the slots
   std::uint64_t seed_, draws_;
   // Recursive, since functions of a recipe may do anything, also end a step.
   mutable std::recursive_mutex state_mutex_;
@@ -109,6 +125,7 @@ class OCTAVO_API ScalesOfForward {
   void* stream_;
   std::unique_lock<std::recursive_mutex> held_{};
   std::vector<float> own_{};  // to be put back
+  ForwardScales* seeded_{};   // gets the scales again, once they are seeded
 };
 
 // A set that ran in a step, and the reducer of its amaxes.

@@ -102,6 +102,68 @@ TEST(QuantizerSet, StateGoesOnWithinAFormat) {
             (std::vector<float>{1, 1}));
 }
 
+TEST(QuantizerSet, AnIntervalKeepsAScaleForSeveralSteps) {
+  const auto set = make_set(DelayedScaling{.amax_history_len = 4, .interval = 3});
+  EXPECT_EQ(list_of(set->calls()), (std::vector<float>{0}));
+  for (const float amax : {1.0F, 2.0F}) step(*set, {amax, 4});
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{1, 1}));
+  EXPECT_EQ(list_of(set->calls()), (std::vector<float>{2}));
+  step(*set, {1.75F, 4});
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{224, 112}));
+  EXPECT_EQ(list_of(set->last_amax()), (std::vector<float>{1.75F, 4}));
+  EXPECT_EQ(set->amaxes(), (std::vector<float>{0, 0}));
+  // The count is state.
+  const auto other = make_set(DelayedScaling{.amax_history_len = 4, .interval = 3});
+  const std::vector<float> two{2};
+  other->restore(set->amax_history().view(), set->inv_scale().view(), nullptr,
+                 value_view(const_cast<float*>(two.data()), DType::f32, {1}));
+  step(*other, {7, 7});
+  EXPECT_EQ(list_of(other->inv_scale()), (std::vector<float>{64, 64}));
+}
+
+TEST(QuantizerSet, FunctionsOfTheUserKeepTheInterval) {
+  const auto newest = std::make_shared<const AmaxAlgorithm>(
+      [](std::span<const float> window) { return window.back(); });
+  const auto set = make_set(
+      DelayedScaling{.amax_history_len = 2, .interval = 2, .amax_compute_function = newest});
+  step(*set, {2, 4});
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{1, 1}));
+  step(*set, {4, 2});
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{112, 224}));
+  EXPECT_EQ(list_of(set->last_amax()), (std::vector<float>{4, 2}));
+}
+
+TEST(QuantizerSet, AMovingAverageHasItsDecay) {
+  const auto set = make_set(DelayedScaling{
+      .amax_history_len = 4, .amax_compute_algo = HistoryPolicy::ema, .amax_ema_decay = 0.5F});
+  for (const float amax : {1.0F, 2.0F, 0.5F}) step(*set, {amax, 0});
+  EXPECT_EQ(list_of(set->inv_scale())[0], 448.0F / 1.0F);  // ((1 + 2) / 2 + 0.5) / 2
+}
+
+TEST(QuantizerSet, AfterAnotherRecipeTheFirstValuesAreTheHistory) {
+  const auto before = make_set(MXFP8BlockScaling{});
+  const auto set = make_set(DelayedScaling{.margin = 1, .amax_history_len = 3}, before.get());
+  EXPECT_TRUE(set->has_seeds_to_come());
+  std::vector<float> x{1, -3.5F, 2, 0.5F};
+  const View values = value_view(x.data(), DType::f32, {2, 2});
+  set->seed(TensorRole::input, values);
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{64, 1}));  // 448 / 2 / 3.5
+  EXPECT_EQ(list_of(set->scale()), (std::vector<float>{1.0F / 64, 1}));
+  EXPECT_EQ(list_of(set->amax_history()), (std::vector<float>{0, 0, 0, 0, 3.5F, 0}));
+  x[0] = 100;  // once only
+  set->seed(TensorRole::input, values);
+  EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{64, 1}));
+  EXPECT_TRUE(set->has_seeds_to_come());
+  set->seed(TensorRole::weight, values);
+  EXPECT_FALSE(set->has_seeds_to_come());
+  // Restored state needs none, nor does the first recipe, nor one of the same format.
+  const auto restored = make_set(DelayedScaling{.amax_history_len = 3}, before.get());
+  restored->restore(set->amax_history().view(), set->inv_scale().view());
+  EXPECT_FALSE(restored->has_seeds_to_come());
+  EXPECT_FALSE(make_set(DelayedScaling{})->has_seeds_to_come());
+  EXPECT_FALSE(make_set(DelayedScaling{.margin = 2}, set.get())->has_seeds_to_come());
+}
+
 TEST(QuantizerSet, FunctionsOfTheUser) {
   std::vector<float> seen;
   const auto second = std::make_shared<const AmaxAlgorithm>([&](std::span<const float> history) {
@@ -173,11 +235,12 @@ TEST(QuantizerSet, StateLiesInMemoryOfTheCaller) {
     return Tensor::adopt(value_view(buffers.back().data(), DType::f32, like.shape), nullptr);
   };
   QuantizerSet set(DelayedScaling{.amax_history_len = 2}, {.roles = kRoles, .make = make});
-  ASSERT_EQ(buffers.size(), 3U);
+  ASSERT_EQ(buffers.size(), 4U);  // and last amaxes
   step(set, {7, 14});
   EXPECT_EQ(buffers[0], (std::vector<float>{0, 0, 7, 14}));
   EXPECT_EQ(buffers[1], (std::vector<float>{64, 32}));
   EXPECT_EQ(buffers[2], (std::vector<float>{1.0F / 64, 1.0F / 32}));
+  EXPECT_EQ(buffers[3], (std::vector<float>{7, 14}));
   const MakeTensor wrong = [](const View&) { return Tensor::values({1}, DType::f32); };
   EXPECT_THROW(QuantizerSet(DelayedScaling{}, {.roles = kRoles, .make = wrong}), Error);
 }

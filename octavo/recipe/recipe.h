@@ -88,6 +88,10 @@ struct DelayedScaling {
   RecipeFormat fp8_format = RecipeFormat::HYBRID;
   std::int64_t amax_history_len = kMaxHistory;
   HistoryPolicy amax_compute_algo = HistoryPolicy::max;
+  // Not Transformer Engine's: of ema, the weight of the history; and how many steps use a scale,
+  // while the history moves on with each.
+  float amax_ema_decay = DelayedRule{}.decay;
+  std::int64_t interval = 1;
   std::shared_ptr<const AmaxAlgorithm> amax_compute_function{};  // if given, instead
   std::shared_ptr<const ScaleAlgorithm> scaling_factor_compute_algo{};
   bool reduce_amax = true;  // over the group of autocast, where it has one

@@ -64,6 +64,14 @@ void check_recipe(const DelayedScaling& recipe, std::string_view name) {
        kMaxMargin, " to ", kMaxMargin);
   need(recipe.amax_history_len >= 1 && recipe.amax_history_len <= kMaxHistory, name,
        "got amax_history_len = ", recipe.amax_history_len, "; expected 1 to ", kMaxHistory);
+  need(recipe.interval >= 1 && recipe.interval <= kMaxInterval, name,
+       "got interval = ", recipe.interval, "; expected 1 to ", kMaxInterval, " steps");
+  need(recipe.amax_ema_decay > 0.0F && recipe.amax_ema_decay < 1.0F, name,
+       "got amax_ema_decay = ", recipe.amax_ema_decay,
+       "; expected more than 0 and less than 1; 0 would be most_recent");
+  need(recipe.amax_ema_decay == DelayedRule{}.decay ||
+           (recipe.amax_compute_algo == HistoryPolicy::ema && !recipe.amax_compute_function),
+       name, "got amax_ema_decay, which is for amax_compute_algo = ema; leave it out or use that");
   need(!recipe.amax_compute_function || *recipe.amax_compute_function, name,
        "amax_compute_function is empty; leave the pointer null for amax_compute_algo");
   need(!recipe.scaling_factor_compute_algo || *recipe.scaling_factor_compute_algo, name,

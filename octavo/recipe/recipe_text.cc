@@ -27,6 +27,7 @@ class Line {
   static std::string shown_value(bool value) { return value ? "True" : "False"; }
   static std::string shown_value(int value) { return std::to_string(value); }
   static std::string shown_value(std::int64_t value) { return std::to_string(value); }
+  static std::string shown_value(float value) { return octavo::text(value); }
   static std::string shown_value(const std::string& value) { return shown(value); }
   static std::string shown_value(std::string_view value) { return std::string(value); }
   static std::string shown_value(RecipeFormat value) { return std::string(name_of(value)); }
@@ -74,7 +75,9 @@ void add(Line& line, const DelayedScaling& recipe) {
   }
   if (recipe.scaling_factor_compute_algo)
     line.always("scaling_factor_compute_algo", std::string_view("function"));
-  line.set("reduce_amax", recipe.reduce_amax, true);
+  line.set("amax_ema_decay", recipe.amax_ema_decay, DelayedRule{}.decay)
+      .set("interval", recipe.interval, std::int64_t{1})
+      .set("reduce_amax", recipe.reduce_amax, true);
 }
 
 void add(Line& line, const Float8CurrentScaling& recipe) {

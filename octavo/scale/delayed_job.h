@@ -45,6 +45,8 @@ struct DelayedJob {
   float top = 0;  // what an amax is mapped to: the largest value over 2^margin
   float decay = 0;
   std::int64_t interval = 1;
+
+  FloatRow last{};  // one for each: the last amax of a step; data may be null
 };
 
 }  // namespace octavo

@@ -54,6 +54,7 @@ OCTAVO_HD inline void delayed_step(const DelayedJob& job, std::int64_t tensor, b
   if (history[0] == 0.0F) return;  // it has not run
   if (due) make_delayed_scale(job, tensor, window_amax(job, history));
   const float newest = history[0];
+  if (job.last.data != nullptr) job.last.set(tensor, newest);
   for (std::int64_t i = 1; i + 1 < job.length; ++i) history.set(i, history[i + 1]);
   if (job.length > 1) history.set(job.length - 1, newest);
   history.set(0, 0.0F);
@@ -63,6 +64,7 @@ OCTAVO_HD inline void delayed_reset(const DelayedJob& job, std::int64_t tensor) 
   const FloatRow history = delayed_history(job, tensor);
   for (std::int64_t i = 0; i < job.length; ++i) history.set(i, 0.0F);
   set_delayed_scale(job, tensor, 1.0F);
+  if (job.last.data != nullptr) job.last.set(tensor, 0.0F);
 }
 
 // All of them, one after the other: what a CPU does.

@@ -50,6 +50,7 @@ from octavo._quantize import (
 from octavo._quantized import QuantizedTensor
 from octavo._quantized_from import quantized
 from octavo._report import GemmError, error, gemm_error
+from octavo._scaled import decode_scaled, encode_scaled
 from octavo._scaled_mm import scaled_mm
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
@@ -86,11 +87,13 @@ __all__ = [
     "compat",
     "convert_checkpoint",
     "decode",
+    "decode_scaled",
     "dequantize",
     "dequantize_checkpoint",
     "dialects",
     "doctor",
     "encode",
+    "encode_scaled",
     "error",
     "evaluate",
     "finfo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from octavo._arrays import describe
-from octavo._dtypes import VALUES, as_format, as_value
+from octavo._dtypes import VALUES, as_format, as_value, code_format
 from octavo._octavo import Format
 from octavo._operation import (
     Counts,
@@ -17,6 +17,7 @@ from octavo._operation import (
     source_kind,
     value_type,
 )
+from octavo._scaled import decode_times
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -171,10 +172,10 @@ def decode(
     """
     op = "decode"
     source = describe(c, op, codes=True, stream=stream)
-    code_format = source_code_format(source, format, op)
+    found = source_code_format(source, format, op)
     value = None if dtype is None else value_type(dtype, op)
     return decode_array(
-        source, code_format, value, op, out=out, packed=packed, cols=cols, threads=threads
+        source, found, value, op, out=out, packed=packed, cols=cols, threads=threads
     )
 
 
@@ -257,9 +258,47 @@ def fp8_encode(x: Any, *, out: Any = None, threads: int = 0) -> Any:
 
 
 @overload
-def fp8_decode(c: ArrayT, dtype: Any = None, *, out: Any = None, threads: int = 0) -> ArrayT: ...
+def fp8_decode(
+    c: ArrayT,
+    dtype: Any = None,
+    format: Any = None,
+    *,
+    scale: Any = None,
+    out: Any = None,
+    **run: Unpack[RunOptions],
+) -> ArrayT: ...
 @overload
-def fp8_decode(c: Any, dtype: Any = None, *, out: Any = None, threads: int = 0) -> Any: ...
-def fp8_decode(c: Any, dtype: Any = None, *, out: Any = None, threads: int = 0) -> Any:
-    """decode(c, dtype, "e4m3fn"): what fp8_encode made, as float32 or the dtype given."""
-    return decode(c, dtype, _E4M3FN, out=out, threads=threads)
+def fp8_decode(
+    c: Any,
+    dtype: Any = None,
+    format: Any = None,
+    *,
+    scale: Any = None,
+    out: Any = None,
+    **run: Unpack[RunOptions],
+) -> Any: ...
+def fp8_decode(
+    c: Any,
+    dtype: Any = None,
+    format: Any = None,
+    *,
+    scale: Any = None,
+    out: Any = None,
+    threads: int = 0,
+    stream: Any = None,
+) -> Any:
+    """What fp8_encode made, as float32 or the dtype given; with scale, what fp8_quantize made: the
+    exact product with it, rounded once to the dtype.
+
+    format: of the codes, where their dtype does not say; E4M3 if not given.
+    scale: a number, or an array that broadcasts, as decode_scaled has it.
+    """
+    op = "fp8_decode"
+    source = describe(c, op, codes=True, stream=stream)
+    own = code_format(source.kind)
+    given = format if format is not None else None if own is not None else _E4M3FN
+    found = source_code_format(source, given, op)
+    value = None if dtype is None else value_type(dtype, op)
+    if scale is None:
+        return decode_array(source, found, value, op, out=out, threads=threads)
+    return decode_times(source, found, value, scale, False, op, out=out, threads=threads)

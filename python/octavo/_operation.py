@@ -110,7 +110,7 @@ def encode_array(
     found = _octavo.encode(
         from_view, to_view, threads=threads, count=counts, stream=source.stream, **arguments
     )
-    return _written(target, out), None if found is None else Counts(*found)
+    return written(target, out), None if found is None else Counts(*found)
 
 
 def decode_array(
@@ -155,7 +155,7 @@ def decode_array(
     from_view, to_view = _views(source, format, cols, target, value, None, False)
     threads = integer(threads, "threads", MOST_THREADS, op)
     _octavo.decode(from_view, to_view, threads=threads, stream=source.stream)
-    return _written(target, out)
+    return written(target, out)
 
 
 def cast_values(
@@ -182,7 +182,7 @@ def cast_values(
     target = make_target(value, owner.shape, owner, out, op, owner)
     with np.errstate(over="ignore"):
         np.copyto(target.numpy(), source.numpy(), casting="same_kind")
-    return _written(target, out)
+    return written(target, out)
 
 
 def as_float64(source: Array, kind: Kind) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -241,7 +241,7 @@ def checked_out(
     return array
 
 
-def _written(target: Array, out: Any) -> Any:
+def written(target: Array, out: Any) -> Any:
     """The caller's object, once the array that make_target gave has been written."""
     return target.family.finish(target) if out is None else target.family.wrote(target)
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from octavo import _octavo
+from octavo._arguments import flag
 from octavo._arrays import Array, describe, describe_out
-from octavo._dtypes import VALUES, kind_name
+from octavo._dtypes import VALUES, as_format, kind_name
 from octavo._octavo import Format, Scaling
 from octavo._operation import MOST_THREADS, Counts, checked_out, integer, value_type
 from octavo._quantized import QuantizedTensor
@@ -215,36 +216,58 @@ def transposed(q: QuantizedTensor) -> QuantizedTensor:
 
 
 @overload
-def fp8_quantize(x: ArrayT, *, threads: int = 0, stream: Any = None) -> tuple[ArrayT, ArrayT]: ...
+def fp8_quantize(
+    x: ArrayT, format: Any = "e4m3fn", *, power_of_two: bool = False, **run: Unpack[RunOptions]
+) -> tuple[ArrayT, ArrayT]: ...
 @overload
-def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]: ...
-def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]:
-    """E4M3 with one scale for the tensor: (codes, scale), as torch._scaled_mm takes them.
+def fp8_quantize(
+    x: Any, format: Any = "e4m3fn", *, power_of_two: bool = False, **run: Unpack[RunOptions]
+) -> tuple[Any, Any]: ...
+def fp8_quantize(
+    x: Any,
+    format: Any = "e4m3fn",
+    *,
+    power_of_two: bool = False,
+    threads: int = 0,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """One scale for the tensor: (codes, scale), as torch._scaled_mm takes them.
+
+    format: of the codes, as encode has it; not packed. power_of_two: the smallest scale of that
+    kind that saturates nothing, instead of amax / largest value.
 
     Codes lie in memory in the order that x has: a column-major matrix gives column-major codes. The
-    scale is what codes are multiplied by, a float32 scalar of x's library. quantize(x, "fp8") gives
-    the same codes in row-major order.
+    scale is what codes are multiplied by, a float32 scalar of x's library; fp8_decode(codes,
+    scale=scale) is the inverse. quantize(x, "fp8") gives the same codes in row-major order.
     """
     op = "fp8_quantize"
+    flag(power_of_two, "power_of_two", op)
+    scaling = _octavo.Scaling(
+        as_format(format, op),
+        (0, 0),
+        scale="f32",
+        rule="rceil" if power_of_two else "f32",
+        packed=False,
+    )
     source = describe(x, op, stream=stream)
     threads = integer(threads, "threads", MOST_THREADS, op)
     kind = value_kind(source, op)
     family = source.family.for_results(source)
     if family.allocator(source.cuda) is not None:
-        return _fp8_in_pool(source, kind)
-    codes, scale = _octavo.fp8_quantize(source.view(kind), threads=threads, stream=source.stream)
+        return _fp8_in_pool(source, kind, scaling)
+    codes, scale = _octavo.fp8_quantize(
+        source.view(kind), scaling, threads=threads, stream=source.stream
+    )
     return family.take(codes), family.take(scale)
 
 
-def _fp8_in_pool(source: Array, kind: str) -> tuple[Any, Any]:
+def _fp8_in_pool(source: Array, kind: str, scaling: Scaling) -> tuple[Any, Any]:
     """fp8_quantize into memory of the library's own: dimensions in the order of memory and back."""
     repeats = any(
         size > 1 and step == 0 for size, step in zip(source.shape, source.strides, strict=True)
     )
     order = (None if repeats else source.order()) or tuple(range(len(source.shape)))
-    q = new_quantized(
-        replace(source, shape=tuple(source.shape[i] for i in order)), kind, _octavo.preset("fp8")
-    )
+    q = new_quantized(replace(source, shape=tuple(source.shape[i] for i in order)), kind, scaling)
     _octavo.quantize_into(source.view(kind, order=order), q._handle, stream=source.stream)
     back = sorted(range(len(order)), key=lambda i: order[i])
     return q.codes.permute(back), q.scales

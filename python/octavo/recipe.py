@@ -290,11 +290,14 @@ def _number(value: float) -> Any:
 class DelayedScaling(Recipe):
     """One scale per tensor, from the amaxes of earlier steps.
 
-    amax_compute_algo: "max", "most_recent", or a function from one tensor's amaxes to one. They are
+    amax_compute_algo: "max", "most_recent", "ema" (an exponential moving average, in which the
+        history weighs amax_ema_decay), or a function from one tensor's amaxes to one. They are
         a torch tensor of amax_history_len numbers in Transformer Engine's order: this step's first,
         then those of earlier steps, the oldest first.
     scaling_factor_compute_algo: a function (amax, scale, largest value, recipe) to the next scale;
         amax and scale are torch tensors, scale is what values are multiplied by.
+    interval: a new scale every so many steps; the history moves on with each. This and
+        amax_ema_decay are not Transformer Engine's.
     """
 
     margin: int = 0
@@ -307,8 +310,12 @@ class DelayedScaling(Recipe):
     fp8_mha: bool = False
     backward_override: str | None = None
     accumulator: str = "native"
+    interval: int = 1
+    amax_ema_decay: float = 0.9
 
     def _check_plain(self, name: str, value: Any) -> None:
+        if name == "amax_ema_decay":
+            real(value, name, type(self).__name__)
         if name == "scaling_factor_compute_algo":
             function_or_none(value, name, type(self).__name__)
         elif name != "amax_compute_algo" or not callable(value):

@@ -134,16 +134,25 @@ void bind_sets(nb::module_& module) {
           [](const QuantizerSet& self) { return share_if_there(self.amax_history()); },
           "[length, slots]; None without state.")
       .def_prop_ro(
+          "last_amax", [](const QuantizerSet& self) { return share_if_there(self.last_amax()); },
+          "[slots]: the last amax of each tensor.")
+      .def_prop_ro(
+          "calls", [](const QuantizerSet& self) { return share_if_there(self.calls()); },
+          "[1]: steps since the last new scale; None where each step makes one.")
+      .def_prop_ro(
           "inv_scale", [](const QuantizerSet& self) { return share_if_there(self.inv_scale()); },
           "[slots]: what values are multiplied by.")
       .def(
           "restore",
           [](QuantizerSet& self, const std::optional<View>& history,
-             const std::optional<View>& inv_scale, std::uintptr_t stream) {
+             const std::optional<View>& inv_scale, const std::optional<View>& calls,
+             std::uintptr_t stream) {
             const nb::gil_scoped_release released;  // it may wait for the end of a step
-            self.restore(history.value_or(View{}), inv_scale.value_or(View{}), stream_of(stream));
+            self.restore(history.value_or(View{}), inv_scale.value_or(View{}), stream_of(stream),
+                         calls.value_or(View{}));
           },
-          nb::arg("amax_history").none(), nb::arg("inv_scale").none(), nb::arg("stream") = 0,
+          nb::arg("amax_history").none(), nb::arg("inv_scale").none(),
+          nb::arg("calls").none() = nb::none(), nb::arg("stream") = 0,
           "State that was saved; what is None stays.");
 
   nb::class_<ModuleQuantizers>(module, "ModuleQuantizers", "What a module keeps of recipes.")
@@ -176,6 +185,19 @@ void bind_sets(nb::module_& module) {
           },
           nb::arg("recipe"), nb::arg("values"), nb::arg("stream") = 0,
           nb::arg("allocate").none() = nb::none(), "The codes of a weight's first values.")
+      .def(
+          "switched_weight",
+          [](ModuleQuantizers& self, const Recipe& recipe, const QuantizedTensor& codes,
+             std::string_view dtype, std::uintptr_t stream, nb::object allocate) {
+            const LinearRun run = run_of(std::move(allocate), cuda_index(codes.device()), stream);
+            const nb::gil_scoped_release released;
+            return *switched_weight(self, recipe, codes, parse_dtype(dtype), run);
+          },
+          nb::arg("recipe"), nb::arg("codes"), nb::arg("dtype"), nb::arg("stream") = 0,
+          nb::arg("allocate").none() = nb::none(), "The codes of a weight for another recipe.")
+      .def("warn_unused_state", &ModuleQuantizers::warn_unused_state, nb::arg("recipe"),
+           nb::call_guard<nb::gil_scoped_release>(),
+           "State of delayed scaling was loaded, and this recipe has none.")
       .def(
           "next_weight",
           [](const ModuleQuantizers& self, const View& values, std::uintptr_t stream,

@@ -168,16 +168,16 @@ void bind_quant(nb::module_& module) {
       nb::arg("stream") = 0, "Codes times scales, into a view of values.");
   module.def(
       "fp8_quantize",
-      [](const View& values, int threads, std::uintptr_t stream) {
+      [](const View& values, const Scaling& scaling, int threads, std::uintptr_t stream) {
         Fp8Quantized made;
         {
           const nb::gil_scoped_release released;
-          made = fp8_quantize(values, {.threads = threads, .stream = stream_of(stream)});
+          made = fp8_quantize(values, {.threads = threads, .stream = stream_of(stream)}, scaling);
         }
         return std::pair(share(made.codes), share(made.scale));
       },
-      nb::arg("values"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      "E4M3 codes in the order of the values' strides, and one scale.");
+      nb::arg("values"), nb::arg("scaling"), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("stream") = 0, "Codes in the order of the values' strides, and one scale.");
   module.def(
       "amax",
       [](const View& values, int threads, std::uintptr_t stream) {

@@ -105,6 +105,8 @@ Recipe delayed(const Fields& fields) {
   auto recipe = fields.common(DelayedScaling{});
   recipe.margin = fields.get<int>("margin");
   recipe.amax_history_len = fields.get<std::int64_t>("amax_history_len");
+  recipe.amax_ema_decay = fields.get<float>("amax_ema_decay");
+  recipe.interval = fields.get<std::int64_t>("interval");
   recipe.reduce_amax = fields.get<bool>("reduce_amax");
   recipe.amax_compute_algo = parse_history_policy(fields.get<std::string>("amax_compute_algo"));
   using OnList = std::function<float(std::vector<float>)>;

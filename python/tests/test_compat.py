@@ -23,23 +23,35 @@ def test_exported_at_the_top():
     assert ov.compat.fp8_format is fp8_format
 
 
-@pytest.mark.parametrize("n", range(7))
-def test_every_width_round_trips(n, torch):
-    f = fp8_format(n)
-    assert (f.bits, f.is_signed, f.mantissa_bits, f.exponent_bits) == (8, True, n, 7 - n)
+@pytest.mark.parametrize("n", range(8))
+@pytest.mark.parametrize("signed", [True, False])
+def test_every_width_round_trips(n, signed, torch):
+    f = fp8_format(n, signed)
+    widths = (f.bits, f.is_signed, f.mantissa_bits, f.exponent_bits)
+    assert widths == (8, signed, n, 7 - n if signed else 8 - n)
     codes = torch.arange(256, dtype=torch.uint8)
-    values = undo_int8_fp8(codes, n, torch.bfloat16)
+    values = undo_int8_fp8(codes, n, torch.bfloat16, signed=signed)
     assert values.dtype is torch.bfloat16
     np.testing.assert_array_equal(values.double().numpy(), f.values())
-    again = round_to_fp8_represented_as_int8(values, n)
+    again = round_to_fp8_represented_as_int8(values, n, signed=signed)
     assert again.dtype is torch.uint8
     number = ~torch.isnan(values)
     assert torch.equal(again[number], codes[number])
-    assert torch.isnan(undo_int8_fp8(again, n)[~number]).all()
+    assert torch.isnan(undo_int8_fp8(again, n, signed=signed)[~number]).all()
 
 
 def test_formats():
-    assert [fp8_format(n).name for n in range(7)] == [
+    assert [fp8_format(n, signed=False).name for n in range(8)] == [
+        "e8m0fnu",
+        "e7m1fnu",
+        "e6m2fnu",
+        "e5m3fnu",
+        "e4m4fnu",
+        "e3m5fnu",
+        "e2m6fnu",
+        "e1m7fnu",
+    ]
+    assert [fp8_format(n).name for n in range(8)] == [
         "e7m0fn",
         "e6m1",
         "e5m2",
@@ -47,8 +59,9 @@ def test_formats():
         "e3m4",
         "e2m5",
         "e1m6",
+        "e0m7",
     ]
-    for n in (7, 8, -1):
+    for n in (8, 9, -1):
         with pytest.raises(
             ValueError, match=rf"^\[fp8_format\] got n_mantissa = {n}; expected 0 to "
         ):
@@ -207,7 +220,7 @@ class TestScalingFactor:
             ):
                 round_to_fp8_represented_as_int8([1.0], 3, scaling_factor=factor)
         with pytest.raises(
-            ValueError, match=r"got scaling_factor 'max'; expected a number or 'auto'"
+            ValueError, match=r"got scaling_factor 'max'; expected a number, an array, 'auto' or"
         ):
             round_to_fp8_represented_as_int8([1.0], 3, scaling_factor="max")
         with pytest.raises(

@@ -66,6 +66,10 @@ inline const std::vector<FormatRow>& other_rows() {
       {"e2m4b-3fnuz", 2, 4, -3,  true,  Top::all_numbers, true},
       {"e4m2fnu",    4, 2, 7,    false, Top::all_numbers},
       {"e5m4",       5, 4, 15},    // 10 bits: two bytes, not all used
+      {"e0m7",       0, 7, 0,    true,  Top::all_numbers},  // fixed point, sign and magnitude
+      {"e0m8fnu",    0, 8, 0,    false, Top::all_numbers},
+      {"e0m3b2",     0, 3, 2,    true,  Top::all_numbers},
+      {"e1m7fnu",    1, 7, 0,    false, Top::one_nan},
       {"e4m3b140fn", 4, 3, 140,  true,  Top::one_nan},  // lives among the subnormals of float32
       {"e5m0fnu",    5, 0, 15,   false, Top::all_numbers, false, true},
   };

@@ -41,6 +41,18 @@ struct Exact {
     return {static_cast<Wide>(std::ldexp(fraction, 53)), exponent - 53};
   }
 
+  // Exactly a * b, both finite: the integers without trailing zeros have at most 53 bits.
+  static Exact product(double a, double b) {
+    Exact x = of(std::fabs(a)), y = of(std::fabs(b));
+    for (Exact* one : {&x, &y}) {
+      while (one->integer != 0 && one->integer % 2 == 0) {
+        one->integer /= 2;
+        ++one->exponent;
+      }
+    }
+    return {x.integer * y.integer, x.exponent + y.exponent};
+  }
+
   // The position of the highest bit.
   [[nodiscard]] int top() const {
     const auto high = static_cast<std::uint64_t>(integer >> 64),
@@ -105,6 +117,7 @@ class Oracle {
   [[nodiscard]] const FormatRow& row() const { return row_; }
   [[nodiscard]] const std::vector<Meaning>& meanings() const { return meanings_; }
   [[nodiscard]] Place locate(double value) const;
+  [[nodiscard]] Place locate(const Exact& magnitude, bool negative) const;
   // `random` are the draws of stochastic rounding, policy.stochastic_bits of them.
   [[nodiscard]] Result choose(const Place& place, const EncodePolicy& policy,
                               std::uint32_t random = 0) const;
@@ -183,7 +196,12 @@ inline Place Oracle::locate(double value) const {
   place.infinite = std::fabs(value) == std::numeric_limits<double>::infinity();
   place.zero = value == 0;
   if (place.nan || place.infinite || place.zero) return place;
-  const Exact exact = Exact::of(std::fabs(value));
+  return locate(Exact::of(std::fabs(value)), place.negative);
+}
+
+inline Place Oracle::locate(const Exact& exact, bool negative) const {
+  Place place;
+  place.negative = negative;
   if (compare(exact, ladder_.front()) < 0) {
     place.under = true;
     return place;

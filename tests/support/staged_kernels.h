@@ -33,6 +33,47 @@ struct StagedKernels {
     call.finish();
   }
 
+  static void encode_scaled(const Exec& exec, const Matrix& values, const Matrix& codes,
+                            const Factors& factors, const EncodePolicy& policy, Counts* counts) {
+    StagedCall call(kDevice(), exec);
+    call.reads(values);
+    call.writes(codes);
+    call.updates(counts);
+    const Factors there = start(call, factors);
+    kDevice().kernels->encode_scaled(call.exec(), call.there(values), call.there(codes), there,
+                                     policy, call.there(counts));
+    call.finish();
+  }
+
+  static void decode_scaled(const Exec& exec, const Matrix& codes, const Matrix& values,
+                            const Factors& factors) {
+    StagedCall call(kDevice(), exec);
+    call.reads(codes);
+    call.writes(values);
+    const Factors there = start(call, factors);
+    kDevice().kernels->decode_scaled(call.exec(), call.there(codes), call.there(values), there);
+    call.finish();
+  }
+
+  // Starts a call that has factors as well.
+  static Factors start(StagedCall& call, const Factors& factors) {
+    const Matrix made{.data = factors.made,
+                      .dtype = DType::f64,
+                      .rows = 1,
+                      .cols = 1,
+                      .row_pitch = sizeof(double),
+                      .col_stride = sizeof(double)};
+    call.reads(factors.each);
+    call.reads(factors.amax);
+    if (factors.made != nullptr) call.writes(made);
+    call.start();
+    Factors there = factors;
+    if (factors.is_array()) there.each = call.there(factors.each);
+    there.amax = call.there(factors.amax);
+    if (factors.made != nullptr) there.made = static_cast<double*>(call.there(made).data);
+    return there;
+  }
+
   static void quantize(const Exec& exec, const QuantizeJob& job) {
     StagedCall call(kDevice(), exec);
     call.reads(job.source);
@@ -150,11 +191,12 @@ struct StagedKernels {
     updates(job.history, job.length, job.tensors, job.tensor_stride);
     updates(job.inv_scale, job.tensors, 1, 0);
     updates(job.scale, job.tensors, 1, 0);
+    updates(job.last, job.tensors, 1, 0);
     updates(job.calls, 1, 1, 0);
     call.start();
     DelayedJob there = job;
     if (job.tensors > 0)
-      for (FloatRow* row : {&there.history, &there.inv_scale, &there.scale})
+      for (FloatRow* row : {&there.history, &there.inv_scale, &there.scale, &there.last})
         row->data = call.there(row->data);
     there.calls.data = call.there(job.calls.data);
     kDevice().kernels->delayed_update(call.exec(), there);
@@ -211,6 +253,8 @@ struct StagedKernels {
     };
     offer(&Kernels::encode, &encode);
     offer(&Kernels::decode, &decode);
+    offer(&Kernels::encode_scaled, &encode_scaled);
+    offer(&Kernels::decode_scaled, &decode_scaled);
     offer(&Kernels::quantize, &quantize);
     offer(&Kernels::dequantize, &dequantize);
     offer(&Kernels::amax, &amax);

@@ -123,6 +123,29 @@ using RankTiles = void (*)(const RankedTiles&, std::uint32_t* found);
 using Fp4Squares = void (*)(const float* x, std::int64_t n, const float* factors, int count,
                             float* sums);
 
+// Products of n values and n factors. `_odd`: to odd, so that a second, coarser rounding rounds as
+// if the product were exact. Those in f32 lose rests below 2^-100; those in f64 make kTinyProduct
+// of smaller ones, other than zero. narrow_odd and _long_odd make 2^-126 of what is smaller.
+struct ProductSpans {
+  void (*f32_odd)(const void* values, const float* factors, float* out, std::int64_t n);
+  void (*bf16_odd)(const void* values, const float* factors, float* out, std::int64_t n);
+  // By one factor of more than 24 bits.
+  void (*f32_long_odd)(const void* values, double factor, float* out, std::int64_t n);
+  void (*bf16_long_odd)(const void* values, double factor, float* out, std::int64_t n);
+  void (*f32_f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
+  void (*bf16_f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
+  void (*f64_odd)(const void* values, const double* factors, double* out, std::int64_t n);
+  // To nearest even.
+  void (*f32)(const float* values, const float* factors, float* out, std::int64_t n);
+  void (*f64)(const double* values, const double* factors, double* out, std::int64_t n);
+  void (*divide)(const double* values, const double* factors, double* out, std::int64_t n);
+  // f64 to f32: to odd, and to nearest even.
+  void (*narrow_odd)(const double* values, float* out, std::int64_t n);
+  void (*narrow)(const double* values, float* out, std::int64_t n);
+};
+inline constexpr int kTinyProduct = -900;  // of two
+inline constexpr int kTinyF32Rest = -100;
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
@@ -145,6 +168,7 @@ struct Isa {
   // Kernels::row_error, and whether it reads codes: those of e4m3fn and e5m2.
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
+  const ProductSpans* products = nullptr;  // never null
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
@@ -154,6 +178,10 @@ void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& 
                    const EncodePolicy&, Counts*);
 void decode_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values);
 std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
+void encode_scaled_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,
+                          const Factors&, const EncodePolicy&, Counts*);
+void decode_scaled_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values,
+                          const Factors&);
 void quantize_matrix(const Isa&, const Exec&, const QuantizeJob&);
 void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
@@ -264,7 +292,16 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
             return kIsa.row_error_reads_codes && (format == e4m3fn || format == e5m2);
           },
       .largest_bits = largest_bits,
-      .transpose = transpose_matrix};
+      .transpose = transpose_matrix,
+      .encode_scaled =
+          [](const Exec& exec, const Matrix& values, const Matrix& codes, const Factors& factors,
+             const EncodePolicy& policy, Counts* counts) {
+            encode_scaled_matrix(kIsa, exec, values, codes, factors, policy, counts);
+          },
+      .decode_scaled =
+          [](const Exec& exec, const Matrix& codes, const Matrix& values, const Factors& factors) {
+            decode_scaled_matrix(kIsa, exec, codes, values, factors);
+          }};
 }
 
 }  // namespace octavo::cpu

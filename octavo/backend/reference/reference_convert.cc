@@ -72,6 +72,8 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .row_error = row_error,
                                 .row_error_reads_codes = row_error_reads_codes,
                                 .largest_bits = largest_bits,
-                                .transpose = transpose};
+                                .transpose = transpose,
+                                .encode_scaled = encode_scaled_matrix,
+                                .decode_scaled = decode_scaled_matrix};
 
 }  // namespace octavo::reference

@@ -10,6 +10,11 @@ void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes, const
 void decode_matrix(const Exec&, const Matrix& codes, const Matrix& values);  // reference_convert.cc
 std::int64_t count_nan(const Exec&, const Matrix& values);                   // reference_convert.cc
 
+void encode_scaled_matrix(const Exec&, const Matrix& values, const Matrix& codes, const Factors&,
+                          const EncodePolicy&, Counts*);  // reference_scaled.cc
+void decode_scaled_matrix(const Exec&, const Matrix& codes, const Matrix& values,
+                          const Factors&);  // reference_scaled.cc
+
 void quantize_matrix(const Exec&, const QuantizeJob&);  // reference_quantize.cc
 void dequantize_matrix(const Exec&, const QuantizedMatrix&,
                        const Matrix&);                                      // reference_quantize.cc

@@ -28,6 +28,18 @@ from octavo.torch._available import (
 )
 from octavo.torch._checkpoint import checkpoint
 from octavo.torch._dtype import DType
+from octavo.torch._getters import (
+    FP8GlobalStateManager,
+    get_default_fp8_recipe,
+    get_fp8_group,
+    get_fp8_max,
+    get_fp8_recipe,
+    get_fp8_te_dtype,
+    is_fp8_calibration,
+    is_fp8_enabled,
+    with_fp8_parameters,
+    with_high_precision_init_val,
+)
 from octavo.torch._scopes import (
     autocast,
     fp8_autocast,
@@ -59,6 +71,7 @@ __all__ = [
     "DType",
     "DelayedScaling",
     "DotProductAttention",
+    "FP8GlobalStateManager",
     "Float8BlockQuantizer",
     "Float8BlockScaling",
     "Float8BlockwiseQTensor",
@@ -80,13 +93,22 @@ __all__ = [
     "checkpoint",
     "fp8_autocast",
     "fp8_model_init",
+    "get_default_fp8_recipe",
     "get_default_recipe",
+    "get_fp8_group",
+    "get_fp8_max",
+    "get_fp8_recipe",
+    "get_fp8_te_dtype",
     "is_bf16_available",
     "is_fp8_available",
     "is_fp8_block_scaling_available",
+    "is_fp8_calibration",
+    "is_fp8_enabled",
     "is_mxfp8_available",
     "is_nvfp4_available",
     "quantized_model_init",
     "recipe",
     "scaled_dot_product_attention",
+    "with_fp8_parameters",
+    "with_high_precision_init_val",
 ]

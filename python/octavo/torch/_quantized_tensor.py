@@ -169,6 +169,12 @@ class QuantizedTensor(torch.Tensor):
         return None if requantizer is None else requantizer.quantizer
 
     @property
+    def _recipe_type(self) -> type[Recipe] | None:
+        """The class of the recipe that a layer's weight was made for; None of other tensors."""
+        recipe = self._content.recipe
+        return None if recipe is None else type(recipe)
+
+    @property
     def _fp8_dtype(self) -> DType:
         return dtype_of(self._content.codes.scaling.format)
 

@@ -25,7 +25,7 @@ def get_default_recipe() -> Recipe:
     return made
 
 
-def _checked(recipe: Recipe | None, op: str) -> Recipe:
+def checked_recipe(recipe: Recipe | None, op: str) -> Recipe:
     if recipe is None:
         return get_default_recipe()
     if not isinstance(recipe, Recipe):
@@ -117,16 +117,19 @@ class autocast(_Scope):
         amax_reduction_group: Any = None,
     ) -> None:
         super().__init__()
-        self._recipe = _checked(recipe, "autocast")
+        self._recipe = checked_recipe(recipe, "autocast")
         _check_flag("autocast", "enabled", enabled)
         flags("autocast", calibrating=calibrating)
         self._enabled, self._calibrating = bool(enabled), bool(calibrating)
         self._reduce = _reducer(amax_reduction_group, "autocast", "amax_reduction_group")
+        self.group = amax_reduction_group
 
     def _enter(self) -> _octavo.Autocast:
-        return _octavo.Autocast(
+        entered = _octavo.Autocast(
             self._recipe._native(), self._enabled, self._calibrating, self._reduce
         )
+        _open("casts").append((self, copy.copy(self._recipe)))
+        return entered
 
     def _leave(self, entered: _octavo.Autocast, failed: bool) -> None:
         entered.leave(failed)
@@ -144,7 +147,7 @@ class quantized_model_init(_Scope):
         preserve_high_precision_init_val: bool = False,
     ) -> None:
         super().__init__()
-        self._recipe = _checked(recipe, "quantized_model_init")
+        self._recipe = checked_recipe(recipe, "quantized_model_init")
         op = "quantized_model_init"
         _check_flag(op, "enabled", enabled)
         flags(op, preserve_high_precision_init_val=preserve_high_precision_init_val)
@@ -152,7 +155,7 @@ class quantized_model_init(_Scope):
 
     def _enter(self) -> _octavo.QuantizedModelInit:
         entered = _octavo.QuantizedModelInit(self._recipe._native(), self._enabled, self._preserve)
-        _open_inits().append((self, copy.copy(self._recipe)))
+        _open("inits").append((self, copy.copy(self._recipe)))
         return entered
 
     def _leave(self, entered: _octavo.QuantizedModelInit, failed: bool) -> None:
@@ -162,12 +165,12 @@ class quantized_model_init(_Scope):
 _thread = threading.local()
 
 
-def _open_inits() -> list[tuple[quantized_model_init, Recipe]]:
-    """Open scopes of this thread, the innermost last; scopes that ended early are dropped once no
-    inner scope is left."""
-    if not hasattr(_thread, "inits"):
-        _thread.inits = []
-    found: list[tuple[quantized_model_init, Recipe]] = _thread.inits
+def _open(kind: str) -> list[tuple[Any, Recipe]]:
+    """Open scopes of this thread and kind, the innermost last; scopes that ended early are dropped
+    once no inner scope is left."""
+    if not hasattr(_thread, kind):
+        setattr(_thread, kind, [])
+    found: list[tuple[Any, Recipe]] = getattr(_thread, kind)
     while found and found[-1][0]._entered is None:
         found.pop()
     return found
@@ -175,8 +178,14 @@ def _open_inits() -> list[tuple[quantized_model_init, Recipe]]:
 
 def init_recipe() -> Recipe | None:
     """Of the innermost quantized_model_init of this thread: what the library's own was made of."""
-    found = _open_inits()
+    found = _open("inits")
     return found[-1][1] if found else None
+
+
+def cast_scope() -> tuple[autocast, Recipe] | None:
+    """The innermost autocast of this thread, and its recipe as it was entered with."""
+    found = _open("casts")
+    return found[-1] if found else None
 
 
 def fp8_autocast(

@@ -19,7 +19,7 @@ from octavo.torch.quantizers import Float8Quantizer, Quantizer, of_handle
 KEYS = ("scaling_fwd", "scaling_bwd")
 _OURS = tuple(str(pathlib.Path(file).parent) + os.sep for file in (__file__, torch.__file__))
 # Of Transformer Engine's, by its names: scale is what values are multiplied by.
-_PARTS = {"amax_history": "amax_history", "scale": "inv_scale"}
+_PARTS = {"amax_history": "amax_history", "scale": "inv_scale", "calls": "calls"}
 STATE_NAMES = tuple(f"{key}.{part}" for key in KEYS for part in _PARTS)
 
 State = dict[str, torch.Tensor]
@@ -98,7 +98,9 @@ class ModuleState:
             if made is None or made.amax_history is None:
                 continue
             for part, own in _PARTS.items():
-                found[f"{key}.{part}"] = TORCH.take(getattr(made, own))
+                tensor = getattr(made, own)
+                if tensor is not None:  # steps are counted where a scale serves several
+                    found[f"{key}.{part}"] = TORCH.take(tensor)
         return found or dict(self._waiting)
 
     def load(self, state: State) -> None:
@@ -123,6 +125,8 @@ class ModuleState:
             return
         if not self.attends or recipe.fp8_dpa or recipe.fp8_mha:
             self.use(recipe)
+            if self._waiting:
+                self.handle.warn_unused_state(recipe)
 
     def _note(self, recipe: str, has_scope: bool) -> None:
         """Raises where a backward (activation checkpointing) recomputes a forward without its
@@ -152,12 +156,13 @@ class ModuleState:
             if all(part is None for part in parts):
                 continue
             arrays = [None if saved is None else TORCH.describe(saved, key) for saved in parts]
-            history, inv_scale = (
+            history, inv_scale, calls = (
                 None if one is None else one.view(value_kind(one, key)) for one in arrays
             )
             made.restore(
                 history,
                 inv_scale,
+                calls,
                 TORCH.stream(self.device.index or 0 if self.device.type == "cuda" else -1),
             )
             for part in _PARTS:
@@ -171,6 +176,9 @@ def _misfit(name: str, saved: Any, slots: dict[str, int]) -> str:
         return f"of type {type(saved).__name__}; expected a torch tensor"
     if not saved.dtype.is_floating_point:
         return f"of {saved.dtype}; expected torch.float32"
+    if part == "calls":
+        fits = saved.shape == (1,) and not saved.is_meta and bool(saved >= 0)
+        return "" if fits else "that is no count of steps; expected one number of at least zero"
     if saved.dim() == 0 or saved.shape[-1] != slots[key]:
         return (
             f"of shape {tuple(saved.shape)}; expected {slots[key]} slots, one for each tensor that "
@@ -201,13 +209,15 @@ def _allocator(device: torch.device) -> Any:
 
 def _list_of(made: _octavo.QuantizerSet) -> list[Quantizer]:
     found = [of_handle(made.at(slot)) for slot in range(len(made))]
-    own_history, own_inv_scale = made.amax_history, made.inv_scale
-    if own_history is None or own_inv_scale is None:
+    own_history, own_inv_scale, own_last = made.amax_history, made.inv_scale, made.last_amax
+    if own_history is None or own_inv_scale is None or own_last is None:
         return found
     history, inv_scale = TORCH.take(own_history), TORCH.take(own_inv_scale)
+    last = TORCH.take(own_last)
     for slot, quantizer in enumerate(found):
         if isinstance(quantizer, Float8Quantizer):
             quantizer.scale = inv_scale[slot : slot + 1]
-            quantizer.amax = history[0, slot : slot + 1]
+            quantizer._amax = history[0, slot : slot + 1]
+            quantizer._last_amax = last[slot : slot + 1]
             quantizer.amax_history = history[:, slot]
     return found

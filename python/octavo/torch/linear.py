@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from octavo import _octavo
 from octavo._arguments import flags, function_or_none, text_or_none, whole
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
-from octavo.recipe import check_accumulator
+from octavo.recipe import Recipe, check_accumulator
 from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
@@ -21,7 +22,7 @@ from octavo.torch._module import QuantizingModule, taken
 from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
-from octavo.torch._scopes import init_recipe
+from octavo.torch._scopes import checked_recipe, init_recipe
 from octavo.torch._sharding import refuse_removal, refuse_shards
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
@@ -188,6 +189,28 @@ class Linear(QuantizingModule):
                 init(weight)
             if self.bias is not None:
                 self.bias.zero_()
+
+    def requantize_weight(self, recipe: Recipe) -> None:
+        """A weight that is codes (quantized_model_init) becomes codes for another recipe, in place:
+        the parameter stays the object that optimizers hold. Its values are rounded once more. A
+        weight that is values stays as it is, because each forward quantizes it."""
+        wanted, weight = checked_recipe(recipe, _OP), self.weight
+        if not isinstance(weight, QuantizedTensor):
+            return
+        native, cuda = wanted._native(), weight.quantized._handle.cuda
+        stream = TORCH.stream(cuda)
+        handle = self._state.handle.switched_weight(
+            native,
+            weight.quantized._handle,
+            str(weight.dtype).removeprefix("torch."),
+            stream,
+            TORCH.allocator(cuda, stream),
+        )
+        self._state.cache = _octavo.WeightCache()
+        content, requantizer = weight._content, WeightQuantizer(self._state, native)
+        content.codes = octavo.QuantizedTensor(handle, TORCH, stream)
+        content.requantizer, content.recipe = requantizer, copy.copy(wanted)
+        weight.__class__ = requantizer.quantizer.makes
 
     def __getstate__(self) -> dict[str, Any]:
         """A function of the user's may be one that cannot be pickled."""

@@ -179,6 +179,7 @@ class Float8Quantizer(Quantizer):
 
     makes = Float8Tensor
     amax_history: torch.Tensor  # of a layer's quantizer alone
+    _last_amax: torch.Tensor | None = None  # of such a one: what it recorded in an earlier step
 
     def __init__(
         self,
@@ -200,16 +201,24 @@ class Float8Quantizer(Quantizer):
                 scale, amax, format=format, rowwise=rowwise, columnwise=columnwise
             )
         )
-        self.scale, self.amax = scale, amax
+        self.scale, self._amax = scale, amax
+
+    @property
+    def amax(self) -> torch.Tensor:
+        """The amax that is being recorded; of a layer's quantizer the last one, also after the end
+        of its step, which begins a new one."""
+        if self._last_amax is None:
+            return self._amax
+        return torch.where(self._amax > 0, self._amax, self._last_amax)
 
     def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
         made = super().codes_of(values)
-        TORCH.wrote(TORCH.describe(self.amax, type(self).__name__))
+        TORCH.wrote(TORCH.describe(self._amax, type(self).__name__))
         return made
 
     def calibrate(self, tensor: torch.Tensor) -> None:
         super().calibrate(tensor)
-        TORCH.wrote(TORCH.describe(self.amax, type(self).__name__))
+        TORCH.wrote(TORCH.describe(self._amax, type(self).__name__))
 
 
 class Float8CurrentScalingQuantizer(Quantizer):
@@ -395,5 +404,5 @@ def of_handle(handle: _octavo.Quantizer) -> Quantizer:
     made = cls.__new__(cls)
     quantizers.Quantizer.__init__(made, handle)
     if isinstance(known, quantizers.Float8Quantizer) and isinstance(made, Float8Quantizer):
-        made.scale, made.amax = known.inv_scale, known.amax
+        made.scale, made._amax = known.inv_scale, known.amax
     return made

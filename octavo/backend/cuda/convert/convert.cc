@@ -43,4 +43,20 @@ void decode_matrix(const Exec& exec, const Matrix& codes, const Matrix& values) 
     decode_general(exec, codes, values);
 }
 
+void encode_scaled_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
+                          const Factors& factors, const EncodePolicy& policy, Counts* counts) {
+  if (values.rows == 0 || values.cols == 0) return;
+  const Scope scope(exec);
+  if (counts == nullptr && encode_scaled_vectorized(exec, values, codes, factors, policy)) return;
+  encode_scaled_general(exec, values, codes, factors, policy, counts);
+}
+
+void decode_scaled_matrix(const Exec& exec, const Matrix& codes, const Matrix& values,
+                          const Factors& factors) {
+  if (codes.rows == 0 || codes.cols == 0) return;
+  const Scope scope(exec);
+  if (!decode_scaled_vectorized(exec, codes, values, factors))
+    decode_scaled_general(exec, codes, values, factors);
+}
+
 }  // namespace octavo::cuda

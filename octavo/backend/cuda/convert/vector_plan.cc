@@ -32,4 +32,14 @@ bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan) {
   return true;
 }
 
+bool scaled_vector_plan(const Matrix& from, const Matrix& to, const Factors& factors,
+                        VectorPlan* plan) {
+  if (!vector_plan(from, to, plan)) return false;
+  if (factors.is_array()) {
+    plan->rows = from.rows;
+    plan->vectors = from.cols / 8;
+  }
+  return true;
+}
+
 }  // namespace octavo::cuda

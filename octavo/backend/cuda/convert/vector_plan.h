@@ -21,6 +21,10 @@ int stored_bits_of(const Matrix& matrix);
 // False if an address, a pitch or the number of columns does not allow it.
 bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan);
 
+// Of a scaled conversion: rows stay rows where they have factors of their own.
+bool scaled_vector_plan(const Matrix& from, const Matrix& to, const Factors& factors,
+                        VectorPlan* plan);
+
 // The same for one matrix.
 bool has_vectors(const Matrix& matrix);
 

@@ -42,11 +42,15 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ 
   const FloatRow history = delayed_history(job, tensor);
   if (job.reset) {
     for (std::int64_t i = threadIdx.x; i < job.length; i += kThreads) history.set(i, 0.0F);
-    if (threadIdx.x == 0) set_delayed_scale(job, tensor, 1.0F);
+    if (threadIdx.x == 0) {
+      set_delayed_scale(job, tensor, 1.0F);
+      if (job.last.data != nullptr) job.last.set(tensor, 0.0F);
+    }
     return;
   }
   const float newest = history[0];
   if (newest == 0.0F) return;  // the tensor was not quantized in this step
+  if (threadIdx.x == 0 && job.last.data != nullptr) job.last.set(tensor, newest);
   if (job.calls.data == nullptr || job.calls[0] == 0.0F) {
     const float amax = block_window_amax(job, history);
     if (threadIdx.x == 0) make_delayed_scale(job, tensor, amax);

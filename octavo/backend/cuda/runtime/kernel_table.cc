@@ -18,6 +18,8 @@ const Kernels kCudaKernels{.name = "cuda",
                            .gemm = gemm_matrix,
                            .gemm_offered = gemm_offered,
                            .column_sums = column_sums,
-                           .count_nan = count_nan};
+                           .count_nan = count_nan,
+                           .encode_scaled = encode_scaled_matrix,
+                           .decode_scaled = decode_scaled_matrix};
 
 }  // namespace octavo::cuda

@@ -26,6 +26,18 @@ void encode_general(const Exec&, const Matrix& values, const Matrix& codes, cons
                     Counts*);
 void decode_general(const Exec&, const Matrix& codes, const Matrix& values);
 
+// Scaled conversions; convert.cc dispatches. The first two return true if they took the job.
+void encode_scaled_matrix(const Exec&, const Matrix& values, const Matrix& codes, const Factors&,
+                          const EncodePolicy&, Counts*);
+void decode_scaled_matrix(const Exec&, const Matrix& codes, const Matrix& values, const Factors&);
+bool encode_scaled_vectorized(const Exec&, const Matrix& values, const Matrix& codes,
+                              const Factors&, const EncodePolicy&);
+bool decode_scaled_vectorized(const Exec&, const Matrix& codes, const Matrix& values,
+                              const Factors&);
+void encode_scaled_general(const Exec&, const Matrix& values, const Matrix& codes, const Factors&,
+                           const EncodePolicy&, Counts*);
+void decode_scaled_general(const Exec&, const Matrix& codes, const Matrix& values, const Factors&);
+
 // quantize.cc dispatches to the kernels below.
 void quantize_matrix(const Exec&, const QuantizeJob&);
 void dequantize_matrix(const Exec&, const QuantizedMatrix&, const Matrix& values);

@@ -4,6 +4,7 @@
 #include "octavo/backend/cpu/isa/portable/count_spans.h"
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
+#include "octavo/backend/cpu/isa/portable/product_lanes.h"
 
 namespace octavo::cpu {
 
@@ -19,5 +20,7 @@ void avx2_decode_any(const Decoder& decoder, const void* codes, void* values, st
 Counts avx2_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
   return portable::count_any(encoder, values, n, index);
 }
+
+const ProductSpans kAvx2Products = portable::kProductSpans;
 
 }  // namespace octavo::cpu

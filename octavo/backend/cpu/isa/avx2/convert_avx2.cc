@@ -35,7 +35,8 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .narrow_bf16 = narrow_bf16<Avx2Lanes>,
                    .rank = avx2_rank,
                    .fp4_squares = avx2_fp4_squares,
-                   .row_error = avx2_row_error};
+                   .row_error = avx2_row_error,
+                   .products = &kAvx2Products};
 
 const Kernels kAvx2Kernels =
     make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");

@@ -4,6 +4,7 @@
 #include "octavo/backend/cpu/isa/portable/count_spans.h"
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
+#include "octavo/backend/cpu/isa/portable/product_lanes.h"
 
 namespace octavo::cpu {
 
@@ -20,5 +21,7 @@ Counts avx512_count(const Encoder& encoder, const void* values, std::int64_t n,
                     std::uint64_t index) {
   return portable::count_any(encoder, values, n, index);
 }
+
+const ProductSpans kAvx512Products = portable::kProductSpans;
 
 }  // namespace octavo::cpu

@@ -41,7 +41,8 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .narrow_bf16 = avx512_narrow_bf16,
                      .rank = avx512_rank,
                      .fp4_squares = avx512_fp4_squares,
-                     .row_error = avx512_row_error};
+                     .row_error = avx512_row_error,
+                     .products = &kAvx512Products};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");

@@ -95,7 +95,8 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .narrow_bf16 = avx512_narrow_bf16,
                          .rank = avx512_rank,
                          .fp4_squares = avx512_fp4_squares,
-                         .row_error = avx512_row_error};
+                         .row_error = avx512_row_error,
+                         .products = &kAvx512Products};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_vbmi_attention>(
     "cpu/avx512_vbmi", "AVX-512 with VBMI");

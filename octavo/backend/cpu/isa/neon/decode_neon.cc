@@ -181,7 +181,8 @@ const Isa kNeonIsa{.encode = neon_encode,
                    .rank = neon_rank,
                    .fp4_squares = neon_fp4_squares,
                    .row_error = neon_row_error,
-                   .row_error_reads_codes = true};
+                   .row_error_reads_codes = true,
+                   .products = &kPortableProducts};
 
 const Kernels kNeonKernels = make_kernels<kNeonIsa, neon_gemm, neon_attention>(
     "cpu/neon", "NEON, as every aarch64 CPU has it");

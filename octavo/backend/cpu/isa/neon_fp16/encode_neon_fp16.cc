@@ -8,6 +8,7 @@
 #include "octavo/backend/cpu/isa/neon/neon_internal.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
+#include "octavo/backend/cpu/isa/portable/portable.h"
 
 namespace octavo::cpu {
 namespace {
@@ -170,7 +171,8 @@ const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .rank = neon_rank,
                        .fp4_squares = neon_fp4_squares,
                        .row_error = neon_row_error,
-                       .row_error_reads_codes = true};
+                       .row_error_reads_codes = true,
+                       .products = &kPortableProducts};
 const Kernels kNeonFp16Kernels = make_kernels<kNeonFp16Isa, neon_fp16_gemm, neon_fp16_attention>(
     "cpu/neon_fp16", "NEON with half-precision arithmetic");
 

@@ -7,6 +7,7 @@
 namespace octavo::cpu {
 
 extern const Isa kPortableIsa;
+extern const ProductSpans kPortableProducts;  // on aarch64 these are fused, as fast as any
 extern const Kernels kPortableKernels;
 
 }  // namespace octavo::cpu

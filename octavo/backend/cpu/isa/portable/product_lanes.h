@@ -1,0 +1,164 @@
+// Products of values and factors for scaled conversions, in plain loops that the compiler turns
+// into vectors of each instruction set. To odd: cut off after the last bit of the type, which is
+// set where anything was cut off, so that encoding such a product rounds as if it were exact
+// (round/product.h is the definition). With a fused multiply-add the rest of a product is exact;
+// without one, products are made in integers.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "octavo/backend/cpu/isa.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/round/product.h"
+
+namespace octavo::cpu::portable {
+namespace {
+
+#if defined(__FMA__) || defined(__aarch64__)
+inline constexpr bool kFusedProducts = true;
+#else
+inline constexpr bool kFusedProducts = false;
+#endif
+
+// A bf16 value is the upper half of an f32.
+inline float as_f32(float value) { return value; }
+inline float as_f32(std::uint16_t value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+inline double as_f64(double value) { return value; }
+inline double as_f64(float value) { return value; }
+inline double as_f64(std::uint16_t value) { return as_f32(value); }
+
+inline constexpr std::uint64_t kF64Sign = std::uint64_t{1} << 63;
+// Stands for smaller products other than zero, whose rests are not doubles.
+inline constexpr std::uint64_t kTinyF64 = std::uint64_t{1023 + kTinyProduct} << 52;
+
+// Toward zero is the mode of the floating-point environment in both. Rests of products below 2^-100
+// are lost: formats are coarser there (ProductSpans).
+template <typename Value>
+void multiply_f32_odd(const void* values, const float* factors, float* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  const auto* __restrict from = static_cast<const Value*>(values);
+  const float* __restrict by = factors;
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (kFusedProducts) {
+      const float value = as_f32(from[i]), product = value * by[i];
+      const float rest = __builtin_fmaf(value, by[i], -product);
+      const auto inexact = static_cast<std::uint32_t>(std::fabs(rest) > 0.0F);  // not for Inf, NaN
+      to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(product) | inexact);
+    } else {
+      // 48 bits at most: exact in f64, in the range of its normal numbers.
+      const double product = as_f64(from[i]) * static_cast<double>(by[i]);
+      const auto narrow = static_cast<float>(product);
+      const auto inexact = static_cast<std::uint32_t>(static_cast<double>(narrow) != product &&
+                                                      std::fabs(product) <= 0x1.fffffep127);
+      to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(narrow) | inexact);
+    }
+  }
+}
+
+template <typename Value>
+void multiply_f64_odd(const void* values, const double* factors, double* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  const auto* __restrict from = static_cast<const Value*>(values);
+  const double* __restrict by = factors;
+  double* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = as_f64(from[i]);
+    if constexpr (kFusedProducts) {
+      const double product = value * by[i], rest = __builtin_fma(value, by[i], -product);
+      const auto inexact = static_cast<std::uint64_t>(std::fabs(rest) > 0.0);
+      const std::uint64_t bits = std::bit_cast<std::uint64_t>(product) | inexact;
+      const auto size = static_cast<std::int64_t>(bits & ~kF64Sign);
+      const std::int64_t least = (std::bit_cast<std::uint64_t>(value) & ~kF64Sign) != 0
+                                     ? static_cast<std::int64_t>(kTinyF64)
+                                     : 0;
+      const auto kept = static_cast<std::uint64_t>(size > least ? size : least);
+      to[i] = std::bit_cast<double>((bits & kF64Sign) | kept);
+    } else {
+      to[i] = product_to_odd(value, by[i]);
+    }
+  }
+}
+
+// A factor with bits that f32 has no room for makes products that f32 never holds: the last bit is
+// always set, and cutting off twice cuts off once. Zero, Inf and NaN stay.
+template <typename Value>
+void multiply_long_odd(const void* values, double factor, float* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  const auto* __restrict from = static_cast<const Value*>(values);
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float value = as_f32(from[i]);
+    const auto bits =
+        std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<double>(value) * factor));
+    const std::uint32_t before = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu;
+    const bool inexact = before - 1u < 0x7F7FFFFFu;  // neither zero, nor Inf or NaN
+    const auto size = static_cast<std::int32_t>((bits & 0x7FFFFFFFu) | (inexact ? 1u : 0u));
+    const std::int32_t least = inexact ? 0x00800000 : 0;
+    const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
+    to[i] = std::bit_cast<float>((bits & 0x80000000u) | kept);
+  }
+}
+
+template <typename Wide>
+void multiply(const Wide* values, const Wide* factors, Wide* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const Wide* __restrict from = values;
+  const Wide* __restrict by = factors;
+  Wide* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * by[i];
+}
+
+inline void divide_f64(const double* values, const double* factors, double* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const double* __restrict from = values;
+  const double* __restrict by = factors;
+  double* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] / by[i];
+}
+
+// f64 to f32 to odd. Magnitudes below 2^-126 other than zero become that.
+inline void narrow_odd(const double* values, float* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  constexpr std::uint64_t kBelow = (std::uint64_t{1} << 29) - 1;  // bits that f32 has no room for
+  const double* __restrict from = values;
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint64_t>(from[i]);
+    const std::uint64_t odd = (bits | ((bits & kBelow) + kBelow)) & ~kBelow;
+    const auto narrow =
+        std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(odd)));
+    const auto size = static_cast<std::int32_t>(narrow & 0x7FFFFFFFu);
+    const std::int32_t least = (bits & ~kF64Sign) != 0 ? 0x00800000 : 0;
+    const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
+    to[i] = std::bit_cast<float>((narrow & 0x80000000u) | kept);
+  }
+}
+
+inline void narrow_nearest(const double* values, float* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const double* __restrict from = values;
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+inline constexpr ProductSpans kProductSpans{.f32_odd = multiply_f32_odd<float>,
+                                            .bf16_odd = multiply_f32_odd<std::uint16_t>,
+                                            .f32_long_odd = multiply_long_odd<float>,
+                                            .bf16_long_odd = multiply_long_odd<std::uint16_t>,
+                                            .f32_f64_odd = multiply_f64_odd<float>,
+                                            .bf16_f64_odd = multiply_f64_odd<std::uint16_t>,
+                                            .f64_odd = multiply_f64_odd<double>,
+                                            .f32 = multiply<float>,
+                                            .f64 = multiply<double>,
+                                            .divide = divide_f64,
+                                            .narrow_odd = narrow_odd,
+                                            .narrow = narrow_nearest};
+
+}  // namespace
+}  // namespace octavo::cpu::portable
