@@ -18,9 +18,10 @@ section{background:var(--sheet);border:1px solid var(--edge);border-radius:10px;
 .faint{color:var(--faint);font-size:.88rem}
 .scrolls{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.86rem;font-variant-numeric:tabular-nums}
-th,td{padding:5px 9px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap;vertical-align:top}
-th{color:var(--faint);font-weight:600}
+th,td{padding:5px 7px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap;vertical-align:top}
+th{color:var(--faint);font-weight:600;white-space:normal;vertical-align:bottom}
 td:first-child,th:first-child{text-align:left}
+td:last-child{white-space:normal}
 .says{text-align:left;white-space:normal}
 .good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}
 ul{margin:0;padding-left:20px}li{margin-bottom:4px}
@@ -52,10 +53,16 @@ std::string rungs_table(const AttentionFindings& findings) {
       rows);
 }
 
+// A number and its percent sign stay on one line.
+std::string unbroken_percents(std::string text) {
+  for (std::size_t at; (at = text.find(" %")) != std::string::npos;) text.replace(at, 1, "\u00a0");
+  return text;
+}
+
 std::string advice_list(const AttentionFindings& findings) {
   std::string items;
   for (const std::string& line : advice_of(findings))
-    items += formatted("<li>{}</li>\n", escape_xml(line));
+    items += formatted("<li>{}</li>\n", unbroken_percents(escape_xml(line)));
   return formatted(
       "<section><h2>Advice</h2><ul>{}</ul><p class=\"faint\">For inputs like these and this "
       "tolerance: an element passes within {:g} + {:g} |exact|. Give your own Q, K and V "

@@ -63,7 +63,7 @@ void check_models(const CLI::App& app) {
     const std::string name = option->get_positional() ? option->get_name(true) : "";
     if (name != "MODEL" && name != "A") continue;
     for (const std::string& path : option->results()) {
-      check_input(app.get_name(), path, "a model: a folder or a .safetensors file");
+      check_input(app.get_name(), path, "a model: a folder, a .safetensors or a .gguf file");
       (void)CheckpointReader(path);
     }
   }

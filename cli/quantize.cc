@@ -231,7 +231,8 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   return {app, [app, arguments, for_checkpoints, &globals] {
             if (arguments->input != "-")
               check_input("quantize", arguments->input,
-                          "a model (a folder or a .safetensors file) or an array (a .npy file)");
+                          "a model (a folder, a .safetensors or a .gguf file) or an array (a .npy "
+                          "file)");
             const bool checkpoint = is_checkpoint(arguments->input);
             check_kind_of_options(*app, checkpoint);
             return checkpoint ? run_quantize_checkpoint(*arguments, *for_checkpoints, globals)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
@@ -90,6 +92,36 @@ def test_values_are_sharded_and_trained(recipe):
         assert torch.equal(want, got)
 
 
+def of_fsdp1(layer):
+    return fsdp.FullyShardedDataParallel(layer, device_id=torch.device("cpu"))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, about FSDP1 and about the CPU
+@pytest.mark.parametrize("recipe", [None, MXFP8BlockScaling(), DelayedScaling()])
+def test_values_are_flattened_and_trained(recipe):
+    torch.manual_seed(0)
+    x = torch.randn(16, 32)
+    plain = te.Linear(32, 32, device="cpu")
+    wrapped = of_fsdp1(copy.deepcopy(plain))
+    for want, got in zip(trained(plain, x, recipe), trained(wrapped, x, recipe), strict=True):
+        assert torch.equal(want, got)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_codes_that_fsdp1_is_told_to_ignore_stay_codes():
+    with te.quantized_model_init(recipe=MXFP8BlockScaling()):
+        codes = te.Linear(32, 32, device="cpu")
+    model = torch.nn.Sequential(te.Linear(32, 32, device="cpu"), codes)
+    plain = copy.deepcopy(model)
+    wrapped = fsdp.FullyShardedDataParallel(
+        model, device_id=torch.device("cpu"), ignored_modules=[codes]
+    )
+    assert type(codes.weight) is type(plain[1].weight)
+    x = torch.randn(16, 32)
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        assert torch.equal(plain(x), wrapped(x))
+
+
 def two_processes(rank, store):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=2
@@ -104,6 +136,14 @@ def two_processes(rank, store):
     for want, got in zip(
         trained(plain, x, MXFP8BlockScaling()),
         trained(sharded, x, MXFP8BlockScaling()),
+        strict=True,
+    ):
+        assert torch.equal(want, got)
+    first, second = te.Linear(32, 32, device="cpu"), te.Linear(32, 32, device="cpu")
+    second.load_state_dict(first.state_dict())
+    for want, got in zip(
+        trained(first, x, MXFP8BlockScaling()),
+        trained(of_fsdp1(second), x, MXFP8BlockScaling()),
         strict=True,
     ):
         assert torch.equal(want, got)

@@ -62,6 +62,12 @@ def open_and_look(browser: Chromium, page: Path, width: int, dark: bool) -> Page
     return shown
 
 
+# Tables wider than their box: what is right of it is out of sight, and heights are a riddle.
+CUT_TABLES = """
+[...document.querySelectorAll('table')].filter(t => t.scrollWidth > t.parentElement.clientWidth)
+    .map(t => `${t.scrollWidth} > ${t.parentElement.clientWidth}: ${t.rows[0].textContent}`)
+"""
+
 # Text must stand out from what is behind it: WCAG's contrast of 4.5 for every visible text.
 CONTRAST = """
 (() => {

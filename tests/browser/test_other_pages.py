@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli")]
 import tiny_model  # noqa: E402
 from conftest import find_program  # noqa: E402
-from pages import CONTRAST, Outline, open_and_look, running_chromium  # noqa: E402
+from pages import CONTRAST, CUT_TABLES, Outline, open_and_look, running_chromium  # noqa: E402
 
 browser = pytest.fixture(scope="module")(running_chromium)
 
@@ -62,3 +62,4 @@ def test_every_recipe_and_rung_is_named(recipes, attention):
 def test_fits_and_can_be_read(browser, page, width, dark):
     shown = open_and_look(browser, page, width, dark)
     assert shown.evaluate(CONTRAST) == []
+    assert width < 1280 or shown.evaluate(CUT_TABLES) == []

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli")]
 import tiny_model  # noqa: E402
 from conftest import find_program  # noqa: E402
-from pages import CONTRAST, Outline, open_and_look, running_chromium  # noqa: E402
+from pages import CONTRAST, CUT_TABLES, Outline, open_and_look, running_chromium  # noqa: E402
 
 browser = pytest.fixture(scope="module")(running_chromium)
 
@@ -67,12 +67,13 @@ def test_says_each_thing_once(page):
         assert text.count(f"<dt>{key}</dt>") == 1
 
 
-@pytest.mark.parametrize("width", [420, 800, 1400])
+@pytest.mark.parametrize("width", [420, 800, 1280, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_fits_and_is_quiet(browser, page, width, dark):
     shown = open_and_look(browser, page, width, dark)
     assert shown.evaluate("document.querySelectorAll('#tensors tbody tr').length") == 7 * LAYERS + 2
     assert shown.evaluate(CONTRAST) == []
+    assert width < 1280 or shown.evaluate(CUT_TABLES) == []
     # No content overflows its card, even with long names.
     wider = (
         "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"

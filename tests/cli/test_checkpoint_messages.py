@@ -217,3 +217,8 @@ def test_a_gguf_file_that_cannot_be_read_is_the_trouble(octavo):
     for command in ("quantize", "convert", "dequantize", "inspect", "verify"):
         octavo(command, "model.gguf").refused(1, "model.gguf", "GGUF")
         octavo(command, "folder").refused(1, "folder", "GGUF")
+
+
+@pytest.mark.parametrize("command", ["quantize", "convert", "dequantize", "inspect", "compare"])
+def test_a_mistyped_model_is_told_all_that_a_model_can_be(octavo, command):
+    octavo(command, "mdoel").refused(1, "could not open 'mdoel'", "a folder", ".gguf")

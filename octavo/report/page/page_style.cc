@@ -88,15 +88,15 @@ section>h3{margin-top:12px}
 .tools input{flex:1 1 220px}
 .wrap{overflow:auto;max-height:78vh;border:1px solid var(--line);border-radius:8px}
 table{border-collapse:separate;border-spacing:0;width:100%;font-size:.84rem;font-variant-numeric:tabular-nums}
-th,td{padding:5px 9px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
-thead th{position:sticky;top:0;background:var(--shade);z-index:1;font-weight:600;color:var(--soft)}
+th,td{padding:5px 6px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
+thead th{position:sticky;top:0;background:var(--shade);z-index:1;white-space:normal;vertical-align:bottom;font-weight:600;color:var(--soft)}
 th button{all:unset;cursor:pointer;font:inherit;color:inherit}
 th button:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 th[aria-sort=ascending] button::after{content:" \2191"}
 th[aria-sort=descending] button::after{content:" \2193"}
 .l{text-align:left}
-td.n{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:250px}
-td.a{text-align:left;white-space:normal;min-width:160px;color:var(--soft)}
+td.n{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:200px}
+td.a{text-align:left;white-space:normal;min-width:210px;color:var(--soft)}
 tbody tr:hover td{background:var(--shade)}
 td i.dot,li i.dot{display:inline-block;width:10px;height:10px;border-radius:3px;background:var(--c);margin-right:7px}
 td.w{color:var(--warn);font-weight:600}

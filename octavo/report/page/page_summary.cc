@@ -42,8 +42,13 @@ std::string card(std::string_view big, std::string_view below, bool bad = false)
 }
 
 std::string size_card(const CheckpointReport& report) {
-  const std::string before = bytes_text(report.bytes_before),
-                    after = bytes_text(report.bytes_after);
+  const auto unbroken = [](std::string size) {  // the number and its unit stay on one line
+    if (const std::size_t at = size.find(' '); at != std::string::npos)
+      size.replace(at, 1, "\u00a0");
+    return size;
+  };
+  const std::string before = unbroken(bytes_text(report.bytes_before)),
+                    after = unbroken(bytes_text(report.bytes_after));
   if (report.bytes_before == 0) return card(after, "of tensors");
   const double part =
       static_cast<double>(report.bytes_after) / static_cast<double>(report.bytes_before);
