@@ -52,7 +52,10 @@ std::int64_t first_position(const KvCache* cache) {
 // What attention takes of a layer's soft-capping and sinks.
 template <typename Options>
 void add_cap_and_sinks(const MultiheadAttention& layer, Options& options) {
-  if constexpr (requires { options.soft_cap, options.sinks; }) {
+  if constexpr (requires {
+                  options.soft_cap;
+                  options.sinks;
+                }) {
     options.soft_cap = layer.soft_cap;
     options.sinks = layer.sinks.view();
   } else {
