@@ -113,7 +113,7 @@ TEST(ModelConfig, ContradictionsAreRefused) {
   refused("vocab_size", "many", "vocab_size \"many\"");
   refused("rms_norm_eps", 0, "rms_norm_eps 0");
   refused("rope_theta", -5, "rope_theta -5");
-  refused("partial_rotary_factor", 0.3, "partial_rotary_factor");
+  refused("partial_rotary_factor", 0.4, "partial_rotary_factor");  // three elements
   refused("tie_word_embeddings", "yes", "true or false");
   expect_refused(ErrorCode::invalid_argument, "there is none",
                  [] { (void)parse_model_config(Json()); });
