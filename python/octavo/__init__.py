@@ -52,6 +52,7 @@ from octavo._quantized_from import quantized
 from octavo._report import GemmError, error, gemm_error
 from octavo._scaled import decode_scaled, encode_scaled
 from octavo._scaled_mm import scaled_mm
+from octavo._tokenizer import Tokenizer
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
 __version__ = _octavo.version()
@@ -76,6 +77,7 @@ __all__ = [
     "QuantizedTensor",
     "RecipeComparison",
     "Scaling",
+    "Tokenizer",
     "__version__",
     "amax",
     "attention",

@@ -172,3 +172,9 @@ has: bool = (
 why: str = te.is_fp8_available(return_reason=True)[1]
 te.fp8_autocast(enabled=False)
 te.fp8_model_init(enabled=False)
+
+# Models.
+tokenizer: ov.Tokenizer = ov.Tokenizer.from_file("model")
+ids: list[int] = tokenizer.encode("Hello", specials=False)
+words: str = tokenizer.decode(ids) + tokenizer.token_of(ids[0])
+end: int | None = tokenizer.eos
