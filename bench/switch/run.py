@@ -31,6 +31,8 @@ def main() -> int:
             plain = curves["unswitched, weights as codes"] = losses(task, False, True)
         curves[name] = losses(task, True, as_codes)
         rows[name] = worst(task, curves[name], plain)
+        if args.json:  # also where the rest does not end
+            args.json.write_text(json.dumps({"curves": curves, "worst": rows}, indent=1) + "\n")
         print(
             f"{name:<30}{100 * rows[name]:6.2f} % from the run without changes, 20 steps after one"
             f"  <= {100 * AT_MOST:g} %  {'' if rows[name] <= AT_MOST else 'MISSED'}",
@@ -42,8 +44,8 @@ def main() -> int:
         shares.append(row)
         documented = row["documented_percent"]
         print(
-            f"{row['recipe']:<24}step {row['step_ms']:8.1f} ms  quantizers {row['quantizers_ms']:7.1f}"
-            f" ms {row['share_percent']:6.1f} %"
+            f"{row['recipe']:<24}step {row['step_ms']:8.1f} ms  quantizers "
+            f"{row['quantizers_ms']:7.1f} ms {row['share_percent']:6.1f} %"
             + (f"  (documented on a GPU: {documented} %)" if documented else ""),
             flush=True,
         )

@@ -209,6 +209,19 @@ def encode(source: View, target: View, *, rounding: str | None = None, overflow:
 def decode(source: View, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """Codes to values."""
 
+def encode_scaled(source: View, target: View, inv_scale: float | View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
+    """
+    Values times a number, or a view of numbers of their shape, to codes. With count: (saturated, flushed, nan).
+    """
+
+def encode_dynamic(source: View, target: View, rule: str, inv_scale: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
+    """The same with a factor from the amax, which is written to inv_scale."""
+
+def decode_scaled(source: View, target: View, factor: float | View, *, divide: bool, threads: int = 0, stream: int = 0) -> None:
+    """
+    Codes times a number, or a view of numbers of their shape, or divided, to values.
+    """
+
 def roundings() -> list[str]:
     """The names that rounding= takes."""
 
@@ -405,8 +418,8 @@ def requantize_into(source: QuantizedTensor, out: QuantizedTensor, *, threads: i
 def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """Codes times scales, into a view of values."""
 
-def fp8_quantize(values: View, *, threads: int = 0, stream: int = 0) -> tuple[Tensor, Tensor]:
-    """E4M3 codes in the order of the values' strides, and one scale."""
+def fp8_quantize(values: View, scaling: Scaling, *, threads: int = 0, stream: int = 0) -> tuple[Tensor, Tensor]:
+    """Codes in the order of the values' strides, and one scale."""
 
 def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
     """The largest magnitude; NaN if there is a NaN. Waits for a device."""
@@ -658,10 +671,18 @@ class QuantizerSet:
         """[length, slots]; None without state."""
 
     @property
+    def last_amax(self) -> Tensor | None:
+        """[slots]: the last amax of each tensor."""
+
+    @property
+    def calls(self) -> Tensor | None:
+        """[1]: steps since the last new scale; None where each step makes one."""
+
+    @property
     def inv_scale(self) -> Tensor | None:
         """[slots]: what values are multiplied by."""
 
-    def restore(self, amax_history: View | None, inv_scale: View | None, stream: int = 0) -> None:
+    def restore(self, amax_history: View | None, inv_scale: View | None, calls: View | None = None, stream: int = 0) -> None:
         """State that was saved; what is None stays."""
 
 class ModuleQuantizers:
@@ -680,6 +701,12 @@ class ModuleQuantizers:
 
     def first_weight(self, recipe: Recipe, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
         """The codes of a weight's first values."""
+
+    def switched_weight(self, recipe: Recipe, codes: QuantizedTensor, dtype: str, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
+        """The codes of a weight for another recipe."""
+
+    def warn_unused_state(self, recipe: Recipe) -> None:
+        """State of delayed scaling was loaded, and this recipe has none."""
 
     def next_weight(self, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
         """The codes of its later ones."""

@@ -33,6 +33,8 @@ small, flushed = ov.cast(x, "e5m2", counts=True)
 lost: int = flushed.flushed
 eight = ov.fp8_decode(ov.fp8_encode(x))
 pair: tuple[Any, Any] = ov.fp8_quantize(x)
+scaled_codes = ov.encode_scaled(x, "e5m2", 2.0)
+scaled_values = ov.decode_scaled(eight, scale=0.5)
 ints = ov.round_to_fp8_represented_as_int8(t, 3)
 ov.undo_int8_fp8(ints, 3)
 ov.int32_to_bfloat16(np.ones(4, np.int32))
