@@ -21,8 +21,7 @@ std::string document(std::string_view title, std::string_view body, std::string_
       "img-src "
       "data:\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
       escaped(title), " - octavo</title>\n<style>", style(), "</style></head>\n<body><main>\n",
-      body,
-      "<footer>", footer,
+      body, "<footer>", footer,
       "</footer>\n"
       "</main>\n<script>",
       script(), "</script></body></html>\n");

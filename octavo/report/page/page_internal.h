@@ -71,7 +71,8 @@ std::optional<Format> format_of(const TensorReport& tensor);
 // The page around its body, which is markup, as is the footer.
 // This one is that of pages about the errors of tensors.
 inline constexpr std::string_view kWeightsFooter =
-    "Made by octavo. SQNR: 10 log<sub>10</sub> of the sum of squared values over the sum of squared "
+    "Made by octavo. SQNR: 10 log<sub>10</sub> of the sum of squared values over the sum of "
+    "squared "
     "errors. Every number is per tensor and counts what is finite.";
 std::string document(std::string_view title, std::string_view body,
                      std::string_view footer = kWeightsFooter);
