@@ -99,8 +99,12 @@ class Model:
         op = "Model.generate"
         if cache not in _CACHES:
             raise ValueError(f"[{op}] got cache={cache!r}; expected one of {', '.join(_CACHES)}")
-        tokenizer = self._tokens() if isinstance(prompt, str) else None
-        ids = _ids(prompt, op) if tokenizer is None else tokenizer.encode(prompt, True)
+        tokenizer = None
+        if isinstance(prompt, str):
+            tokenizer = self._tokens()
+            ids = tokenizer.encode(prompt, True)
+        else:
+            ids = _ids(prompt, op)
         generated = Generated(
             *self._handle.generate(
                 ids,

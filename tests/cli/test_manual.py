@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = "formats cast quantize verify convert dequantize compare eval calibrate inspect attention-report doctor"
+COMMANDS = (
+    "formats cast quantize verify convert dequantize compare generate eval calibrate inspect "
+    "attention-report doctor"
+)
 
 
 def test_the_manual_page_is_that_of_this_program(octavo):

@@ -70,7 +70,7 @@ class _Attention(torch.autograd.Function):
         d_out_view, d_q, d_k, d_v = (cast(View, side.handle) for side in gradient_operands)
         forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
         d_sinks = None if sinks is None else torch.empty_like(sinks)
-        of_sinks = [] if sinks is None else [describe(x.detach(), op) for x in (sinks, d_sinks)]
+        of_sinks = [describe(x.detach(), op) for x in (sinks, d_sinks) if x is not None]
         sinks_view, d_sinks_view = (
             (one.view("float32") for one in of_sinks) if of_sinks else (None, None)
         )

@@ -210,7 +210,7 @@ class Linear(QuantizingModule):
         content, requantizer = weight._content, WeightQuantizer(self._state, native)
         content.codes = octavo.QuantizedTensor(handle, TORCH, stream)
         content.requantizer, content.recipe = requantizer, copy.copy(wanted)
-        weight.__class__ = requantizer.quantizer.makes
+        cast(Any, weight).__class__ = requantizer.quantizer.makes
 
     def __getstate__(self) -> dict[str, Any]:
         """A function of the user's may be one that cannot be pickled."""
