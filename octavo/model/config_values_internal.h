@@ -32,4 +32,8 @@ class ConfigValues {
   const Json& json_;
 };
 
+// parse_model_config of a document that was parsed already.
+struct ModelConfig;
+[[nodiscard]] ModelConfig parse_model_config(const Json& config);
+
 }  // namespace octavo

@@ -14,8 +14,6 @@
 
 namespace octavo {
 
-class Json;
-
 // A layer's attention.
 struct LayerAttention {
   std::int64_t window = -1;  // keys that a token sees, itself included; negative: all before it
@@ -61,9 +59,7 @@ struct ModelConfig {
 
 // Throws Error(unsupported) that names the architecture, RoPE type or activation it does not know,
 // Error(invalid_argument) for numbers that contradict each other.
-[[nodiscard]] ModelConfig parse_model_config(const Json& config);
-// The same of JSON text.
-[[nodiscard]] OCTAVO_API ModelConfig parse_model_config(const std::string& text);
+[[nodiscard]] OCTAVO_API ModelConfig parse_model_config(const std::string& json_text);
 // The model types that parse_model_config knows.
 [[nodiscard]] OCTAVO_API std::vector<std::string> model_families();
 

@@ -6,6 +6,7 @@
 
 #include "octavo/base/error_testing_internal.h"
 #include "octavo/base/json/json.h"
+#include "octavo/model/config_values_internal.h"
 
 namespace octavo {
 namespace {

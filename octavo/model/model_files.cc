@@ -9,6 +9,7 @@
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/checkpoint/verify/architecture_internal.h"
+#include "octavo/model/config_values_internal.h"
 #include "octavo/model/layer_builder_internal.h"
 #include "octavo/model/weight_files_internal.h"
 #include "octavo/nn/converted_internal.h"

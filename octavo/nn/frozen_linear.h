@@ -22,7 +22,7 @@
 namespace octavo {
 
 // How the input of a Linear is quantized; not at all where there is no scaling.
-struct InputQuantization {
+struct OCTAVO_API InputQuantization {
   std::optional<Scaling> scaling{};
   // Static (calibrated): the scale per tensor; of NVFP4 its second level. 0: from each input.
   float static_scale = 0.0F;

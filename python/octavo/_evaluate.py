@@ -33,6 +33,8 @@ class Evaluation:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._data:
             return self._data[name]
+        if name in ("kl", "agreement"):  # a property that raised it
+            raise AttributeError(f"no original, so no {name}: evaluate with against=")
         raise AttributeError(f"Evaluation has no {name!r}")
 
     def __dir__(self) -> list[str]:

@@ -154,9 +154,8 @@ struct Avx2Lanes {
   static Bits spread(const std::uint32_t* of) {
     if constexpr (kTile == kGroup) return splat(*of);
     static_assert(kTile == kGroup || kTile == kGroup / 2);
-    const __m128i two = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(of));
-    const __m256i order = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-    return _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(two), order);
+    // Not by a load of both: GCC makes a VMOVQ of registers of it, in a form that valgrind lacks.
+    return _mm256_blend_epi32(splat(of[0]), splat(of[1]), 0xF0);
   }
 
   // The amaxes of eight neighbouring tiles of kCount values, as the bits of f32. Maxima of eight
