@@ -180,7 +180,7 @@ tokenizer: ov.Tokenizer = ov.Tokenizer.from_file("model")
 ids: list[int] = tokenizer.encode("Hello", specials=False)
 words: str = tokenizer.decode(ids) + tokenizer.token_of(ids[0])
 end: int | None = tokenizer.eos
-model: ov.Model = ov.load_model("model", pack=True)
+model: ov.Model = ov.load_model("model", threads=1)
 said = model.generate("Hello", max_tokens=4)
 seen: ov.Evaluation = ov.evaluate(["model"], {"a": "text"}, window=64)
 lost_there: float = seen.perplexity
