@@ -172,6 +172,16 @@ has: bool = (
     and te.is_fp8_block_scaling_available()
 )
 why: str = te.is_fp8_available(return_reason=True)[1]
+on: list[bool] = [
+    te.is_fp8_enabled(),
+    te.is_fp8_calibration(),
+    te.with_fp8_parameters(),
+    te.with_high_precision_init_val(),
+]
+set_here: list[object] = [te.get_default_fp8_recipe(), te.get_fp8_recipe(), te.get_fp8_group()]
+most: float = te.get_fp8_max(te.get_fp8_recipe())
+kind: te.DType = te.get_fp8_te_dtype(te.get_fp8_recipe(), fprop_tensor=False)
+te.FP8GlobalStateManager.is_fp8_enabled()
 te.fp8_autocast(enabled=False)
 te.fp8_model_init(enabled=False)
 
