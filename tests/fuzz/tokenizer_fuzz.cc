@@ -1,5 +1,5 @@
-// Fuzz target of tokenizers: an input is a tokenizer.json, a NUL, and a text. Any file is refused with
-// one clean error or makes a tokenizer, whose ids are its own, for text of any bytes.
+// Fuzz target of tokenizers: an input is a tokenizer.json, a NUL, and a text. Any file is refused
+// with one clean error or makes a tokenizer, whose ids are its own, for text of any bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
