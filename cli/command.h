@@ -20,6 +20,7 @@ struct Command {
 Command add_formats(CLI::App& program, Globals& globals);
 Command add_cast(CLI::App& program, Globals& globals);
 Command add_quantize(CLI::App& program, Globals& globals);
+Command add_plan(CLI::App& program, Globals& globals);
 Command add_verify(CLI::App& program, Globals& globals);
 Command add_convert(CLI::App& program, Globals& globals);
 Command add_dequantize(CLI::App& program, Globals& globals);

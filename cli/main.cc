@@ -27,6 +27,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ -o out/ --recipe mxfp8     a checkpoint that servers load
   octavo verify out/                                will they?
   octavo compare model/ out/ --report diff.html     what became of each tensor
+  octavo plan model/ -o plan.json --recipe nvfp4    for many processes, each with its share
   octavo inspect model/ --tree                      what is in a checkpoint
   octavo formats                                    what the formats can hold
   octavo formats e4m3fn --plot e4m3fn.svg           a picture of one number line
@@ -101,12 +102,12 @@ int parse_and_run(int argc, char** argv) {
   program.add_flag("--version", version_asked, "Print the version");
   program.add_flag("--json", globals.json, "Write data as JSON");
   const std::vector<Command> commands{
-      add_formats(program, globals),          add_cast(program, globals),
-      add_quantize(program, globals),         add_verify(program, globals),
-      add_convert(program, globals),          add_dequantize(program, globals),
-      add_compare(program, globals),          add_inspect(program, globals),
-      add_attention_report(program, globals), add_doctor(program, globals),
-      add_completion(program, globals),
+      add_formats(program, globals),    add_cast(program, globals),
+      add_quantize(program, globals),   add_plan(program, globals),
+      add_verify(program, globals),     add_convert(program, globals),
+      add_dequantize(program, globals), add_compare(program, globals),
+      add_inspect(program, globals),    add_attention_report(program, globals),
+      add_doctor(program, globals),     add_completion(program, globals),
   };
   check_command_name(argc, argv, command_names(commands));
   try {

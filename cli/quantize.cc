@@ -8,6 +8,7 @@
 
 #include "cli/checkpoint/gate_argument.h"
 #include "cli/checkpoint/quantize_checkpoint_run.h"
+#include "cli/checkpoint/shared_options.h"
 #include "cli/command.h"
 #include "cli/tensor/quantize_input.h"
 #include "cli/tensor/quantize_plan.h"
@@ -37,6 +38,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ --compare fp8-channel,mxfp8,nvfp4 --report recipes.html
   octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude '\.0\.'
   octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
+
+  octavo quantize --plan plan.json -o out/ --rank 0 --world 8        one of eight processes
 
 Of arrays:
   octavo quantize x.npy --recipe mxfp8                       what MXFP8 does to an array
@@ -139,33 +142,15 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 }
 
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
-  app.add_option("--recipe", arguments.recipe,
-                 "A preset, the name of a way to quantize: " + listed(preset_names()) +
-                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: "
-                     "fp8-block, or fp8-channel where blocks do not fit)")
-      ->type_name("NAME");
-  app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
-      ->type_name("FORMAT");
+  add_recipe_options(app, arguments);
   app.add_option("--tile", arguments.tile,
                  "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor")
       ->type_name("RxC");
   app.add_option("--axis", arguments.axis,
                  "The dimension that the columns of a tile run along (default -1, the last)")
       ->type_name("N");
-  app.add_option("--scale", arguments.scale,
-                 "How scales are stored: " + listed(scale_format_names()))
-      ->type_name("TYPE");
-  app.add_option("--scale-rule", arguments.rule,
-                 "From amax to scale: " + listed(scale_rule_names()))
-      ->type_name("RULE");
-  app.add_option("--scale-policy", arguments.policy,
-                 "How the amax of a tile is found: max, mse, or percentile:P (default max)")
-      ->type_name("POLICY");
   app.add_option("--margin", arguments.margin, "Scales are multiplied by 2^N (default 0)")
       ->type_name("N");
-  app.add_option("--arith", arguments.arith,
-                 "Whose order of operations, bit for bit: " + listed(arith_names()))
-      ->type_name("NAME");
 }
 
 void add_encoding_options(CLI::App& app, QuantizeArguments& arguments) {
@@ -199,8 +184,8 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   auto arguments = std::make_shared<QuantizeArguments>();
   auto for_checkpoints = std::make_shared<CheckpointArguments>();
   app->add_option("IN", arguments->input,
-                  "A model: a folder, a .safetensors or a .gguf file; or an array: a .npy file")
-      ->required()
+                  "A model: a folder, a .safetensors or a .gguf file; or an array: a .npy file. "
+                  "With --plan it may be left out: the plan says where the model is")
       ->type_name("");
   add_scaling_options(*app, *arguments);
   add_encoding_options(*app, *arguments);
@@ -227,8 +212,16 @@ Command add_quantize(CLI::App& program, Globals& globals) {
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   add_checkpoint_options(*app, *for_checkpoints);
+  add_shared_options(*app, for_checkpoints->shared);
   group_options_by_input(*app);
   return {app, [app, arguments, for_checkpoints, &globals] {
+            check_shared_options("quantize", *app, for_checkpoints->shared);
+            if (is_shared(for_checkpoints->shared)) {
+              check_kind_of_options(*app, true);
+              return run_quantize_checkpoint(*arguments, *for_checkpoints, globals);
+            }
+            if (arguments->input.empty())
+              throw UsageError("[quantize] IN is required; see octavo quantize --help");
             if (arguments->input != "-")
               check_input("quantize", arguments->input,
                           "a model (a folder or a .safetensors file) or an array (a .npy file)");

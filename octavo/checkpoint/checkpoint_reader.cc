@@ -241,7 +241,31 @@ const StoredTensor& CheckpointReader::at(std::string_view name) const {
   return *found;
 }
 
+CheckpointReader CheckpointReader::with_tensors(
+    std::vector<std::shared_ptr<const safetensors::TensorSource>> files, Json config,
+    std::vector<std::string> notes) const {
+  CheckpointReader out;
+  out.path_ = path_;
+  out.is_folder_ = is_folder_;
+  out.index_name_ = index_name_;
+  out.other_files_ = other_files_;
+  out.notes_ = notes_;
+  out.notes_.insert(out.notes_.end(), notes.begin(), notes.end());
+  out.bytes_in_files_ = nbytes();
+  for (std::size_t i = 0; i < files.size(); ++i)
+    out.files_.emplace_back(files_[i].path(), std::move(files[i]));
+  out.take_tensors(nullptr);
+  out.config_ = std::make_shared<Json>(std::move(config));
+  out.hf_quant_config_ = std::make_shared<Json>();
+  return out;
+}
+
+std::int64_t CheckpointReader::rows_together(const StoredTensor& tensor) const {
+  return files_[tensor.file].rows_together(*tensor.entry);
+}
+
 std::uint64_t CheckpointReader::nbytes() const {
+  if (bytes_in_files_ > 0) return bytes_in_files_;
   std::uint64_t bytes = 0;
   for (const StoredTensor& tensor : tensors_) bytes += bytes_in_file(tensor);
   return bytes;

@@ -56,6 +56,12 @@ class OCTAVO_API CheckpointReader {
   // copied although it should be: broken links and loops, links out of the folder.
   explicit CheckpointReader(const std::string& path, OtherFiles others = OtherFiles::unused);
 
+  // For the library: this checkpoint with other tensors, which `files` hold, one for each of its
+  // files; with this config and no hf_quant_config.
+  [[nodiscard]] CheckpointReader with_tensors(
+      std::vector<std::shared_ptr<const safetensors::TensorSource>> files, Json config,
+      std::vector<std::string> notes) const;
+
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_folder() const { return is_folder_; }
   // Shards sorted by name; for a single-file checkpoint that file alone.
@@ -95,8 +101,11 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] std::uint64_t nbytes() const;  // of all tensors, in their files
 
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> into) const;
+  // Row blocks that begin at multiples of this are read fastest.
+  [[nodiscard]] std::int64_t rows_together(const StoredTensor& tensor) const;
 
  private:
+  CheckpointReader() = default;
   std::string path_;
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
@@ -110,6 +119,7 @@ class OCTAVO_API CheckpointReader {
   std::vector<StoredTensor> tensors_;
   std::shared_ptr<const Json> config_, hf_quant_config_;
   std::shared_ptr<const gguf::File> gguf_;  // null for safetensors
+  std::uint64_t bytes_in_files_ = 0;        // where tensors are not what the files hold; else 0
 };
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/checkpoint/verify/verify_planned_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
@@ -65,7 +66,7 @@ RecipeComparison compare_recipes(const std::string& source_path,
                     recipes[i]) == recipes.begin() + static_cast<std::ptrdiff_t>(i),
           ErrorCode::invalid_argument, kOp, "got the recipe '", shown(recipes[i]),
           "' twice; expected each once");
-  const CheckpointReader source(source_path);
+  const CheckpointReader source = open_values(source_path);
   RecipeComparison out;
   const std::filesystem::path path(source_path);
   out.title = (path.has_filename() ? path : path.parent_path()).filename().string();

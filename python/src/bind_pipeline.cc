@@ -10,11 +10,13 @@
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
+#include "octavo/pipeline/plan/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/pipeline/verify_against.h"
 #include "octavo/report/gate.h"
@@ -92,8 +94,12 @@ CheckpointReport quantize(const std::string& source, const std::string& out,
 std::string plan_json(const std::string& path, const QuantizePlanOptions& options,
                       bool follow_links) {
   const nb::gil_scoped_release released;
-  const CheckpointReader source(path, copied_files(follow_links));
-  return json_of(source, plan_quantize(source, options));
+  const CheckpointReader source = open_values(path, copied_files(follow_links));
+  const QuantizePlan plan = plan_quantize(source, options);
+  std::string out;
+  write_plan_file(source, plan, {.follow_links = follow_links},
+                  [&](std::string_view piece) { out += piece; });
+  return out;
 }
 
 nb::dict convert_dict(const ConvertCheckpointResult& result) {

@@ -11,6 +11,7 @@ COMMANDS = [
     "formats",
     "cast",
     "quantize",
+    "plan",
     "verify",
     "convert",
     "dequantize",

@@ -29,8 +29,9 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
   try {
     std::vector<ActionResult> results = stream_checkpoint(
         source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
-    finish_folder(
-        source, plan, [&] { return provenance(results); }, folder);
+    write_folder_files(
+        source, plan, [&] { return provenance(results); }, folder.sums(), out);
+    folder.remove_record();
     return results;
   } catch (const Error& error) {
     // Keeps what a resume can use; removes what would only make it fail.
