@@ -139,20 +139,22 @@ std::string simulated_text(const std::vector<ShardWork>& work, const std::vector
 
 std::string summary(const Planned& planned) {
   ShardWork all;
-  std::size_t across = 0;
   for (const ShardWork& one : planned.work) {
     all.bytes_read += one.bytes_read;
+    all.bytes_amax += one.bytes_amax;
     all.bytes_shared += one.bytes_shared;
     all.bytes_written += one.bytes_written;
-    across += one.bytes_shared > 0 ? 1 : 0;
   }
+  const auto shown = [](std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   std::string out = formatted("{}: {} to read, {} to write\n",
                               grouped(static_cast<std::int64_t>(planned.work.size()), "file"),
-                              bytes_text(static_cast<double>(all.bytes_read)),
-                              bytes_text(static_cast<double>(all.bytes_written)));
-  if (across > 0)
-    out += formatted("{} of them share scales with others: {} are read twice\n", across,
-                     bytes_text(static_cast<double>(all.bytes_shared)));
+                              shown(all.bytes_read), shown(all.bytes_written));
+  if (all.bytes_amax > 0)
+    out +=
+        formatted("{} of them are read twice, for scales of whole weights", shown(all.bytes_amax)) +
+        (all.bytes_shared > 0
+             ? formatted(" ({} for scales that files share)\n", shown(all.bytes_shared))
+             : "\n");
   return out + notes_text(planned.plan.notes);
 }
 

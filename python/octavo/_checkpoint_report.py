@@ -38,6 +38,9 @@ class CheckpointReport:
     bits_per_weight: float
     seconds: float
     was_complete: bool
+    finished_by_another: bool  # of one of several processes with a plan, as the next two
+    files_written: int
+    files_taken_over: int
     written_again: list[str]
     worst: list[str]
     notes: list[str]

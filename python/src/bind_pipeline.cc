@@ -5,9 +5,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <exception>
+#include <optional>
 
 #include "bind.h"
 #include "octavo/base/error.h"
+#include "octavo/base/launcher.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/dialect/open_values.h"
@@ -77,14 +79,29 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
           .shard_bytes = shard_bytes};
 }
 
+// One of several processes with a plan file; -1: as the launcher says. Without a plan there is
+// none.
+std::optional<SharedRun> shared_run(const std::string& plan, int rank, int world,
+                                    double takeover_after) {
+  if (plan.empty()) return std::nullopt;
+  GivenRank given;
+  if (rank >= 0) given.rank = rank;
+  if (world >= 0) given.world = world;
+  const RankOfWorld me = rank_of_world("quantize_checkpoint", given);
+  return SharedRun{plan, me.rank, me.world, takeover_after};
+}
+
 CheckpointReport quantize(const std::string& source, const std::string& out,
                           const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
-                          bool resume, bool follow_links, const nb::object& progress) {
+                          bool resume, bool follow_links, const nb::object& progress,
+                          const std::string& plan_file, int rank, int world,
+                          double takeover_after) {
   QuantizeCheckpointOptions options{.plan = plan,
                                     .threads = threads,
                                     .max_memory = max_memory,
                                     .resume = resume,
-                                    .follow_links = follow_links};
+                                    .follow_links = follow_links,
+                                    .shared = shared_run(plan_file, rank, world, takeover_after)};
   return watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
     return quantize_checkpoint(source, out, options);
@@ -185,7 +202,9 @@ void bind_pipeline(nb::module_& module) {
       "check_limit", [](const std::string& limit) { (void)parse_gate(limit); }, nb::arg("limit"));
   module.def("quantize_checkpoint", &quantize, nb::arg("source"), nb::arg("out"),
              nb::arg("options"), nb::kw_only(), nb::arg("threads"), nb::arg("max_memory"),
-             nb::arg("resume"), nb::arg("follow_links"), nb::arg("progress").none());
+             nb::arg("resume"), nb::arg("follow_links"), nb::arg("progress").none(),
+             nb::arg("plan") = "", nb::arg("rank") = -1, nb::arg("world") = -1,
+             nb::arg("takeover_after") = 120.0);
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
              nb::arg("resume"), nb::arg("follow_links"), nb::arg("clamp_non_finite"),
@@ -218,6 +237,7 @@ void bind_pipeline(nb::module_& module) {
   module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),
              nb::arg("statistics"));
   module.def("most_threads", [] { return kMaxThreads; });
+  module.def("most_world", [] { return kMaxWorld; });
   module.def("dialect_names", &dialect_names);
   module.def("loader_names", &loader_names);
 }

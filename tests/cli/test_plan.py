@@ -7,11 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-import tiny_model
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
 
 SHARDED = ("--recipe", "nvfp4", "--shard-size", "200K")
 
@@ -233,7 +236,8 @@ def test_open_mpi(octavo, plan, whole):
 
 
 def test_torchrun(octavo, plan, whole):
-    torchrun = shutil.which("torchrun")
+    beside = Path(sys.executable).parent
+    torchrun = shutil.which("torchrun", path=f"{beside}:{os.environ['PATH']}")
     if torchrun is None:
         pytest.skip("no torchrun (PyPI: torch)")
     words = [octavo.path, "quantize", "--plan", "plan.json", "-o", "out"]

@@ -36,10 +36,11 @@ TEST_F(ClaimsForkTest, OneOfManyGetsIt) {
       if (child == 0) {
         Claims mine = claims(text("p", i));
         const bool looked = mine.look();
-        const auto claim = mine.take(job);
-        // Held until all have tried.
-        if (claim) usleep(100'000);
-        _exit(!looked ? 2 : claim ? 1 : 0);
+        auto claim = mine.take(job);
+        const int code = !looked ? 2 : claim ? 1 : 0;
+        if (claim) usleep(100'000);  // held until all have tried
+        claim.reset();
+        _exit(code);
       }
       children.push_back(child);
     }

@@ -28,7 +28,7 @@ struct ConvertCheckpointResult {
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double seconds = 0;
-  bool was_complete = false;  // with resume: an earlier call had finished
+  bool was_complete = false;                 // with resume: an earlier call had finished
   std::vector<std::string> written_again{};  // then: missing non-weight files that were rewritten
   std::vector<std::string> notes;            // what the user should know
   // One of several processes with a plan: another wrote what is written last, and how many files

@@ -107,12 +107,15 @@ void write_plan_file(const CheckpointReader& source, const QuantizePlan& plan, c
     before = ",\n  ";
   };
   std::error_code ignored;
-  std::filesystem::path path(source.path());
+  // A copy of the model elsewhere has the same plan.
+  const std::string model =
+      of.model.empty() ? std::filesystem::absolute(source.path(), ignored).string() : of.model;
+  const std::filesystem::path path(model);
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();
   member("octavo_plan", kPlanFileVersion);
   member("version", version());
   member("work", of.work);
-  member("model", of.model.empty() ? std::filesystem::absolute(path, ignored).string() : of.model);
+  member("model", model);
   member("source_fingerprint", source_fingerprint(source));
   member("follow_links", of.follow_links);
   member("options", options_json(plan.options));
@@ -129,6 +132,7 @@ void write_plan_file(const CheckpointReader& source, const QuantizePlan& plan, c
   list("shards", shards.size(), [&](std::size_t i) {
     return Json::object({{"file", shards[i].file},
                          {"bytes_read", shards[i].bytes_read},
+                         {"bytes_amax", shards[i].bytes_amax},
                          {"bytes_shared", shards[i].bytes_shared},
                          {"bytes_written", shards[i].bytes_written}});
   });

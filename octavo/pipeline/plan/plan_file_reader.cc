@@ -140,6 +140,7 @@ class PlanFileReader {
       reader_.begin_object();
       while (reader_.next_key(key)) {
         number = key == "bytes_read"      ? &one.bytes_read
+                 : key == "bytes_amax"    ? &one.bytes_amax
                  : key == "bytes_shared"  ? &one.bytes_shared
                  : key == "bytes_written" ? &one.bytes_written
                                           : nullptr;

@@ -31,7 +31,7 @@ class PlanFileTest : public SharedTest {
 TEST_F(PlanFileTest, ReadsBackAndSaysWhatIsRead) {
   write_model();
   QuantizeCheckpointOptions options = recipe("nvfp4");
-  options.plan.exclude = {"down_proj", "\"\\"};
+  options.plan.exclude = {"down_proj", "\"\\\\"};
   options.plan.recipe_for = {{"lm_head", "none"}};
   options.plan.clamp_non_finite = true;
   plan(options);
@@ -64,9 +64,9 @@ TEST_F(PlanFileTest, ReadsBackAndSaysWhatIsRead) {
 TEST_F(PlanFileTest, AChangedPlanIsRefused) {
   write_model();
   plan(recipe("nvfp4"));
-  EXPECT_TRUE(has(refusal_with("\"recipe\":\"nvfp4\"", "\"recipe\":\"mxfp4\""), "was changed"));
+  EXPECT_TRUE(has(refusal_with("\"recipe\": \"nvfp4\"", "\"recipe\": \"mxfp4\""), "was changed"));
   EXPECT_TRUE(has(refusal_with("model-00001-of", "model-00009-of"), "was changed"));
-  EXPECT_TRUE(has(refusal_with("\"begin\":0", "\"begin\":1"), "was changed"));
+  EXPECT_TRUE(has(refusal_with("\"begin\": 0", "\"begin\": 1"), "was changed"));
   EXPECT_TRUE(has(refusal_with("]\n}\n", "]\n} \n"), "was changed"));
   EXPECT_TRUE(has(refusal_with("\"version\": \"", "\"version\": \"9"), "was made by octavo 9"));
   EXPECT_TRUE(has(refusal_with("\"source_fingerprint\": \"", "\"source_fingerprint\": \"0"),
@@ -123,7 +123,8 @@ TEST(ShardWorkTest, TheSlowestIsNearTheMean) {
   // 163 files of about 5 GB, as DeepSeek-V3 has them, and one that is larger.
   std::vector<ShardWork> work;
   for (std::uint64_t i = 0; i < 163; ++i)
-    work.push_back({text("f", i), 4'300'000'000 + i * 7'919'000 % 900'000'000, 0, 2'000'000'000});
+    work.push_back(
+        {text("f", i), 4'300'000'000 + i * 7'919'000 % 900'000'000, 0, 0, 2'000'000'000});
   work[80].bytes_read = 6'600'000'000;
   for (int world = 1; world <= 64; ++world) {
     const WorldBalance balance = balance_of(work, world);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "octavo/base/error.h"
+#include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/pipeline/plan/row_blocks_internal.h"
 
 namespace octavo {
@@ -40,29 +41,50 @@ std::vector<std::vector<std::size_t>> amax_files(const QuantizePlan& plan) {
   return out;
 }
 
+namespace {
+
+// The bytes of a source that hold one byte of its tensors as they are read: less than one where
+// they are decoded.
+double stored_share(const CheckpointReader& source) {
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : source.tensors()) bytes += tensor.nbytes();
+  return bytes == 0 ? 1.0 : static_cast<double>(source.nbytes()) / static_cast<double>(bytes);
+}
+
+// Of a found weight: all tensors that hold it, or of a stack that is split its rows of them.
+std::uint64_t bytes_of_found(const CheckpointReader& source, const TensorAction& action) {
+  std::uint64_t bytes = 0;
+  for (const DialectTensor& tensor : action.found->tensors)
+    if (const StoredTensor* const stored = source.find(tensor.plan.name); stored != nullptr)
+      bytes += stored->nbytes();
+  const auto part = static_cast<double>(element_count(action.weight.shape));
+  const auto whole = static_cast<double>(element_count(action.found->weight.shape));
+  return whole > part ? static_cast<std::uint64_t>(static_cast<double>(bytes) * part / whole)
+                      : bytes;
+}
+
+}  // namespace
+
 std::vector<ShardWork> shard_work(const CheckpointReader& source, const QuantizePlan& plan) {
   std::vector<ShardWork> out(plan.files.size());
   for (std::size_t i = 0; i < out.size(); ++i) out[i].file = plan.files[i];
   const std::vector<bool> across = groups_across_files(plan);
+  const double share = stored_share(source);
   for (const TensorAction& action : plan.actions) {
     ShardWork& work = out[action.file];
     std::uint64_t bytes = 0;
     if (action.found) {
-      for (const DialectTensor& tensor : action.found->tensors)
-        if (const StoredTensor* const stored = source.find(tensor.plan.name); stored != nullptr)
-          bytes += stored->nbytes();
-      // Of a stack that is split each part reads its own rows.
-      const auto part = static_cast<double>(element_count(action.weight.shape));
-      const auto whole = static_cast<double>(element_count(action.found->weight.shape));
-      if (whole > part)
-        bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * part / whole);
+      bytes = bytes_of_found(source, action);
     } else if (action.quantize) {
       const RowLayout layout = row_layout(source, action);
       bytes = static_cast<std::uint64_t>(layout.rows * layout.row_bytes);
     } else {
-      bytes = source.bytes_in_file(source.tensors()[action.tensor]);
+      bytes = source.tensors()[action.tensor].nbytes();
     }
+    if (share != 1.0) bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
     work.bytes_read += bytes;
+    if (action.quantize && !action.found && has_tensor_scale(action.scaling))
+      work.bytes_amax += bytes;
     if (action.group >= 0 && across[static_cast<std::size_t>(action.group)])
       work.bytes_shared += bytes;
     work.bytes_written += bytes_after(action);

@@ -15,9 +15,10 @@ namespace octavo {
 struct ShardWork {
   std::string file;
   std::uint64_t bytes_read = 0;     // of the source
-  std::uint64_t bytes_shared = 0;   // of these, read once more before: groups that span files
+  std::uint64_t bytes_amax = 0;     // of these, read once more before: one scale for a whole weight
+  std::uint64_t bytes_shared = 0;   // of these, for groups that span files
   std::uint64_t bytes_written = 0;  // of tensors
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_read + bytes_shared + bytes_written; }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_read + bytes_amax + bytes_written; }
   bool operator==(const ShardWork&) const = default;
 };
 [[nodiscard]] OCTAVO_API std::vector<ShardWork> shard_work(const CheckpointReader& source,
