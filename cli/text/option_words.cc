@@ -10,7 +10,7 @@ std::string with_flags(std::string message) {
     std::string_view option, flag;
   };
   // Only these: a message also quotes untrusted names of files and tensors.
-  constexpr std::array<Words, 11> kWords{{{"option include", "--include"},
+  constexpr std::array<Words, 12> kWords{{{"option include", "--include"},
                                           {"option exclude", "--exclude"},
                                           {"option recipe_for", "--recipe-for"},
                                           {"option dtype", "--dtype"},
@@ -20,7 +20,8 @@ std::string with_flags(std::string message) {
                                           {"option world", "--world"},
                                           {"option follow_links", "--follow-links"},
                                           {"option resume", "--resume"},
-                                          {"option nonfinite", "--non-finite clamp"}}};
+                                          {"option nonfinite", "--non-finite clamp"},
+                                          {"option recipe", "--recipe"}}};
   for (const auto& [option, flag] : kWords)
     for (std::size_t at = message.find(option); at != std::string::npos;
          at = message.find(option, at + flag.size()))

@@ -62,6 +62,9 @@ class OCTAVO_API CheckpointReader {
       std::vector<std::shared_ptr<const safetensors::TensorSource>> files, Json config,
       std::vector<std::string> notes) const;
 
+  // Does it read as other tensors than its files have?
+  [[nodiscard]] bool is_decoded() const { return bytes_in_files_ > 0; }
+
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_folder() const { return is_folder_; }
   // Shards sorted by name; for a single-file checkpoint that file alone.

@@ -47,6 +47,15 @@ TEST_F(QuantizeQuantizedTest, LikeByWayOfACopy) {
   }
 }
 
+TEST_F(QuantizeQuantizedTest, NotWithoutARecipe) {
+  write_model();
+  (void)run("fp8", recipe("fp8-block"));
+  EXPECT_TRUE(has(message_of([&] { (void)quantize_checkpoint(path("fp8"), path("twice")); },
+                             ErrorCode::invalid_argument),
+                  "quantized already"));
+  EXPECT_FALSE(std::filesystem::exists(path("twice")));
+}
+
 // Any byte range, in any order.
 TEST_F(QuantizeQuantizedTest, ReadsAnyRange) {
   write_model();

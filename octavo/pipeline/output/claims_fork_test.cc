@@ -19,6 +19,12 @@ class ClaimsForkTest : public CheckpointTest {
   [[nodiscard]] Claims claims(const std::string& owner, int stale_after = 60'000) const {
     return {root.string(), owner, milliseconds(stale_after)};
   }
+  static int tries_of(const std::filesystem::path& folder, int round) {
+    int count = 0;
+    for (int i = 0; i < 8; ++i)
+      count += std::filesystem::exists(folder / text(round, "-", i)) ? 1 : 0;
+    return count;
+  }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (const auto& file : std::filesystem::directory_iterator(root))
@@ -28,6 +34,8 @@ class ClaimsForkTest : public CheckpointTest {
 };
 
 TEST_F(ClaimsForkTest, OneOfManyGetsIt) {
+  const std::filesystem::path tried = root.string() + "-tried";
+  std::filesystem::create_directory(tried);
   for (int round = 0; round < 10; ++round) {
     const std::string job = text("job", round);
     std::vector<pid_t> children;
@@ -38,7 +46,8 @@ TEST_F(ClaimsForkTest, OneOfManyGetsIt) {
         const bool looked = mine.look();
         auto claim = mine.take(job);
         const int code = !looked ? 2 : claim ? 1 : 0;
-        if (claim) usleep(100'000);  // held until all have tried
+        std::ofstream(tried / text(round, "-", i)) << "?";
+        while (claim && tries_of(tried, round) < 8) usleep(1000);  // held until all have tried
         claim.reset();
         _exit(code);
       }
@@ -54,6 +63,7 @@ TEST_F(ClaimsForkTest, OneOfManyGetsIt) {
     EXPECT_EQ(winners, 1);
   }
   EXPECT_TRUE(names().empty());  // all are given back
+  std::filesystem::remove_all(tried);
 }
 
 TEST_F(ClaimsForkTest, ALiveOneIsNotTakenOver) {

@@ -348,6 +348,10 @@ std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
 }
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
+  check(!source.is_decoded() || !options.recipe.empty(), ErrorCode::invalid_argument, kOp, "'",
+        shown(source.path(), 200),
+        "' is quantized already; name the recipe that it is to have instead (option recipe), or "
+        "convert it");
   refuse_quantized(source);
   refuse_contradictions(source, options.target);
   return choose_recipe(source, options, [&](const QuantizePlanOptions& with_recipe) {
