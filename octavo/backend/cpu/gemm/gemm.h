@@ -76,6 +76,20 @@ struct DotJob {
 };
 using DotKernel = void (*)(const DotJob&);
 
+// Arguments of a skinny kernel (small M): all rows of A by one row of B along K. A is interleaved
+// by vectors, [depth / kSkinnyStep][rows][kSkinnyStep], and stays in L1 while rows of B pass; each
+// element of B is decoded once and used by all rows.
+inline constexpr int kSkinnyRows = 16;
+inline constexpr std::int64_t kSkinnyStep = 16;
+struct SkinnyJob {
+  const float *a, *b;      // A with its scales applied
+  std::int64_t run, runs;  // of elements of B with one scale; a run is a multiple of kSkinnyStep
+  const float* b_scale;    // [runs]; null: applied to the elements
+  int rows;                // 1 to kSkinnyRows
+  float* sums;             // [kSkinnyRows], accumulated into; those beyond `rows` hold anything
+};
+using SkinnyKernel = void (*)(const SkinnyJob&);
+
 // Calls one.operator()<rows>(), so that a kernel knows its number of rows at compile time.
 template <typename One>
 [[gnu::always_inline]] inline void with_rows(int rows, const One& one) {
@@ -134,6 +148,8 @@ struct GemmMethod {
   const GemmMethod* wide = nullptr;
   Microkernel tile{};
   DotKernel dot = nullptr;
+  // From kDotRows rows on; null: the dot kernel for those, too.
+  SkinnyKernel skinny = nullptr;
   // Interleaves rows into a panel: words of `step` elements, [count][words] to [words][count];
   // null: the driver's loop.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,

@@ -1,6 +1,7 @@
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "octavo/backend/cpu/gemm/gemm_scale_range.h"
 #include "octavo/backend/cpu/isa.h"
@@ -35,6 +36,7 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
   const std::int64_t few = has_matrices ? kDotRows : kSmallM;
   c.small_m = job.out.rows <= few && !reads_panels(method, job.b);
+  c.skinny = c.small_m && job.out.rows > kDotRows && method.skinny != nullptr;
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
   c.packed_rows = job.out.rows;
@@ -47,6 +49,15 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   if (c.small_m && job.out.rows == 1 && job.b.is_quantized() && method.dot_codes != nullptr)
     c.kc = std::min(kGemvKc, round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc));
   c.run = common_run(job);
+  if (c.skinny) {
+    // Scales of A are applied to its elements, those of B by the kernel.
+    const std::int64_t most = kSkinnyABytes / (job.out.rows * std::int64_t{sizeof(float)});
+    const std::int64_t run =
+        scales_change(job.b) ? std::gcd(kGemmKc, job.b.quantized.tile.cols) : kSkinnyStep;
+    c.kc = std::min(kMaxKc, equal_kc(most / kSkinnyStep * kSkinnyStep, job.a.cols(),
+                                     std::max(run, kSkinnyStep)));
+    c.run = scales_change(job.b) ? run : c.kc;
+  }
   if (c.packs_a && !c.whole_k) {
     const bool changes = scales_change(job.a) || scales_change(job.b),
                in_registers = reads_panels(method, job.b) && job.out.rows <= method.multiply_rows;
@@ -64,10 +75,9 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   GemmScaleRange range(job, std::max(1, exec.threads));
   switch (c.method->packed_type) {
     case PackedType::f32:
-      // Dot products that are scaled run by run end in a sum of lanes for each, and of long vectors
-      // (x86) that costs: where several rows share a decoded element, it is scaled instead.
-      c.scaled = !any || !c.small_m ||
-                 c.run < (job.out.rows > kDotRows && c.method->kc != 0 ? 4 : 2) * kDotStep;
+      // Dot products that are scaled run by run end in a sum of lanes for each: that pays for long
+      // runs alone.
+      c.scaled = !any || !c.small_m || c.run < (c.skinny ? 1 : 2) * kDotStep;
       if (c.scaled) c.applied_scales = AppliedScales::all;
       break;
     case PackedType::bf16:
@@ -100,7 +110,7 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
     }
   }
   const bool whole_steps = c.small_m || c.run % c.method->tile.step_of_a() == 0;
-  if (c.dot_codes == nullptr) c.applied_to_a = c.applied_scales;
+  if (c.dot_codes == nullptr) c.applied_to_a = c.skinny ? AppliedScales::all : c.applied_scales;
   // What may be summed before scales are applied. GEMV by codes applies those of A last of all.
   const std::int64_t summed = c.whole_k                ? std::max(c.run, job.a.cols())
                               : c.dot_codes != nullptr ? std::max(c.run, c.kc)
@@ -159,8 +169,9 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   const Microkernel& tile = c.method->tile;
   if (c.small_m) {
     c.mc = rows;
-    // More blocks than threads, so that one delayed thread does not hold up all others.
-    c.nc = exec.threads > 2 ? kSmallMNc / 4 : kSmallMNc;
+    // More blocks than threads, so that one delayed thread does not hold up all others; but the
+    // skinny kernel prepares A for each.
+    c.nc = exec.threads > 2 ? kSmallMNc / (c.skinny ? 2 : 4) : kSmallMNc;
   } else if (c.whole_k) {
     c.kc = round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc);  // every run divides it
     divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kWholeKBytes),
@@ -234,7 +245,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
   const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.few_rows()) ? tile.rows : c.mc;
-  take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
+  take(scratch.sums, (c.skinny ? kSkinnyRows : sum_rows) * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);
   take(scratch.b_packed, b_rows * c.kc, packed_size);
   const std::int64_t staged = std::min(c.kc, c.whole_k ? kMaxKc : c.kc);

@@ -13,6 +13,8 @@ namespace octavo::cpu {
 // Small M: up to this many rows packing B costs more than it saves.
 inline constexpr std::int64_t kSmallM = 16;
 inline constexpr std::int64_t kSmallMNc = 256;  // nc at small M
+// With the skinny kernel: a piece of A takes three quarters of an L1 of 32 KiB.
+inline constexpr std::int64_t kSkinnyABytes = 24 << 10;
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -24,6 +26,7 @@ constexpr std::int64_t blocks(std::int64_t n, std::int64_t block) {
 struct GemmBlocking {
   const GemmMethod* method = nullptr;
   bool small_m = false;
+  bool skinny = false;  // small M by the skinny kernel (gemm_skinny.cc)
   // All of K in one block: packed panels of B stay in L2 while all rows of A pass, and sums of a
   // row panel in L1. For matrix tiles, whose sums are costly to load and store.
   bool whole_k = false;

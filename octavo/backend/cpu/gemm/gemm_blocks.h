@@ -30,7 +30,8 @@ void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScra
 void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch);
 
-// Small M: along the rows of B, or along contiguous columns of it.
+// Small M: along the rows of B, by the skinny or the dot kernel; or along contiguous columns of it.
+void skinny_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void small_m_columns_block(const GemmCall& call, const GemmBlock& block,
                            const GemmScratch& scratch);

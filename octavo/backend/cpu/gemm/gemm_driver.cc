@@ -4,7 +4,7 @@
 // Where panels of A are packed for all blocks, threads take those first.
 //
 //   large M   B is packed block by block, and the microkernel multiplies panels (gemm_large_m.cc)
-//   small M   rows of B are read once, and not packed (gemm_small_m.cc)
+//   small M   rows of B are read once, and not packed (gemm_skinny.cc, gemm_small_m.cc)
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -19,7 +19,8 @@ namespace octavo::cpu {
 namespace {
 
 ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b, std::int64_t rows) {
-  if (c.small_m) return c.scaled && b.in_columns() ? small_m_columns_block : small_m_block;
+  if (c.small_m && c.scaled && b.in_columns()) return small_m_columns_block;
+  if (c.small_m) return c.skinny ? skinny_block : small_m_block;
   if (c.whole_k) return whole_k_block;
   if (b.in_panels() && rows <= c.method->multiply_rows) return few_rows_block;
   return c.packs_a ? packed_a_block : packed_block;

@@ -133,6 +133,15 @@ const float* GemmOperandRows::widened(const void* values, std::int64_t n, float*
   }
 }
 
+void GemmOperandRows::prefetch_row(std::int64_t row, std::int64_t k, std::int64_t n) const {
+  constexpr std::int64_t kLine = 64;
+  const Matrix& elements = operand_.elements();
+  if (row >= elements.rows || (!elements.packed && !is_contiguous(elements))) return;
+  const std::byte* const from = element(elements, row, k);
+  const std::int64_t bytes = element(elements, row, k + n) - from;
+  for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
+}
+
 const float* GemmOperandRows::column(std::int64_t first_row, std::int64_t k, std::int64_t n,
                                      float* stage) const {
   return widened(element(operand_.values, first_row, k), n, stage);

@@ -61,6 +61,8 @@ class GemmOperandRows {
   // If so: element k of n rows, at most kMaxKc.
   const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
 
+  // n elements of a row that are read soon.
+  void prefetch_row(std::int64_t row, std::int64_t k, std::int64_t n) const;
   // The beginning of a panel of packed weights, which is read soon.
   void prefetch(std::int64_t first_row, std::int64_t k) const;
 

@@ -2,6 +2,7 @@
 #include "octavo/backend/cpu/attention/attention.h"
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemm_skinny_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
 
@@ -18,6 +19,7 @@ constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .packed_type = PackedType::f32,
                            .tile = kTile,
                            .dot = f32_dot<Avx2Lanes>,
+                           .skinny = f32_skinny<Avx2Lanes>,
                            .kc = kKc,
                            .sums_in_place = true};
 // 6 rows divide the tiles of the backward pass, 48, and tiles of keys. For V 4 rows, which waste no

@@ -252,6 +252,15 @@ struct Avx2Lanes {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
   }
+  // The sum of each of kLanes vectors.
+  static Floats fsums(const Floats v[kLanes]) {
+    __m256 fours[2];  // four vectors each, half of the sum in either half
+    for (int i = 0; i < 2; ++i)
+      fours[i] = _mm256_hadd_ps(_mm256_hadd_ps(v[4 * i], v[4 * i + 1]),
+                                _mm256_hadd_ps(v[4 * i + 2], v[4 * i + 3]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(fours[0], fours[1], 0x20),
+                         _mm256_permute2f128_ps(fours[0], fours[1], 0x31));
+  }
 };
 
 }  // namespace

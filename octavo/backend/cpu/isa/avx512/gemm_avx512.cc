@@ -1,5 +1,6 @@
 // GEMM in f32.
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemm_skinny_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
@@ -41,6 +42,7 @@ constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .packed_type = PackedType::f32,
                                       .tile = kTile,
                                       .dot = f32_dot<Avx512Lanes>,
+                                      .skinny = f32_skinny<Avx512Lanes>,
                                       .interleave = avx512_interleave,
                                       .kc = kKc,
                                       .sums_in_place = true};

@@ -228,6 +228,25 @@ struct Avx512Lanes {
   static bool all(Mask m) { return m == 0xFFFF; }
   static bool any(Mask m) { return m != 0; }
   static float fsum(Floats a) { return _mm512_reduce_add_ps(a); }
+  // The sum of each of kLanes vectors.
+  static Floats fsums(const Floats v[kLanes]) {
+    Floats twos[8], fours[4], eights[2];  // partial sums of so many vectors in each 128 bits
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i)
+      twos[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),
+                              _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512d a = _mm512_castps_pd(twos[2 * i]), b = _mm512_castps_pd(twos[2 * i + 1]);
+      fours[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                               _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    const auto halves = [](Floats a, Floats b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    };
+    for (int i = 0; i < 2; ++i) eights[i] = halves(fours[2 * i], fours[2 * i + 1]);
+    return halves(eights[0], eights[1]);
+  }
 };
 
 }  // namespace
