@@ -136,7 +136,7 @@ Command add_generate(CLI::App& program, Globals& globals) {
                   "is numbers, too")
       ->type_name("LIST");
   app->add_option("--max-tokens", arguments->options.max_tokens,
-                  "End after so many tokens (default 128)")
+                  "Maximum number of new tokens (default 128)")
       ->type_name("N");
   Sampling& sampling = arguments->options.sampling;
   app->add_option("--temperature", sampling.temperature,

@@ -15,7 +15,7 @@ namespace octavo {
 // How the next token is chosen from logits.
 struct Sampling {
   double temperature = 0.0;  // logits are divided by it; 0: the largest is taken (greedy)
-  std::int64_t top_k = 0;    // of so many largest logits; 0: of all
+  std::int64_t top_k = 0;    // draw from the k largest logits; 0: from all
   double top_p = 1.0;        // of the fewest most likely that have this probability together
   std::uint64_t seed = 0;
 };

@@ -10,7 +10,7 @@ namespace {
 // Parts of about this many elements, so that a thread is worth its waking.
 constexpr std::int64_t kPart = 64 * 1024;
 
-// visit(first, last) for ranges of [0, count), each of so many elements.
+// visit(first, last) for ranges of [0, count), each of a fixed number of elements.
 template <typename Visit>
 void in_parts(std::int64_t count, std::int64_t each, int threads, const Visit& visit) {
   const std::int64_t wanted = std::max<std::int64_t>(1, count * each / kPart);

@@ -29,7 +29,7 @@ struct OCTAVO_API RotaryEmbedding {
   std::optional<Dynamic> dynamic{};
 
   [[nodiscard]] bool rotates() const { return !inverse_frequencies.empty(); }
-  // For a context of so many tokens.
+  // For a context of this number of tokens.
   [[nodiscard]] std::vector<float> frequencies_for(std::int64_t length) const;
   // In place: [batch, tokens, heads, head_size] of tokens from position `first` on.
   void forward(const View& x, std::int64_t first, const LinearRun& run = {}) const;

@@ -39,7 +39,7 @@ class EvalModel {
 
   [[nodiscard]] virtual EvalLayer load_layer(std::int64_t index) const = 0;
   [[nodiscard]] virtual std::int64_t layer_nbytes(std::int64_t index) const = 0;
-  // Memory of a layer's forward on so many tokens at once, about.
+  // About the memory of a layer's forward on this number of tokens.
   [[nodiscard]] virtual std::int64_t scratch_nbytes(std::int64_t tokens) const = 0;
 
   virtual void embed(std::span<const std::int32_t> ids, const View& into) const = 0;

@@ -19,7 +19,7 @@ class EvalProgress {
   EvalProgress(std::string op, OnProgress on_progress, std::int64_t total)
       : op_(std::move(op)), on_progress_(std::move(on_progress)), total_(total) {}
 
-  // `part` of `parts` of a piece of so many bytes are done.
+  // `part` of `parts` of a piece of `bytes` are done.
   void show(std::int64_t bytes, std::int64_t part, std::int64_t parts, std::string_view current) {
     using namespace std::chrono;
     if (!on_progress_) return;

@@ -86,7 +86,7 @@ class Pieces {
     std::memcpy(&value, take(sizeof value, what).data(), sizeof value);
     return value;
   }
-  // A count of things of so many bytes each.
+  // A count of elements of a given size.
   [[nodiscard]] std::size_t count(std::size_t each, std::string_view what) {
     const std::int32_t value = integer(what);
     check(value > 0 && static_cast<std::size_t>(value) <= (content_.size() - at_) / each,

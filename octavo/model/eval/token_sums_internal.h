@@ -10,7 +10,7 @@
 
 namespace octavo::eval {
 
-// Logits are summed in strips of so many, counted from the first of the vocabulary: sums do not
+// Logits are summed in strips of kStrip, counted from the first of the vocabulary: sums do not
 // depend on how many strips come at a time.
 inline constexpr std::int64_t kStrip = 1024;
 

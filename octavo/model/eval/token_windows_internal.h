@@ -42,8 +42,8 @@ struct TokenWindows {
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(ids.size()); }
 };
 
-// Texts as tokens of one of the models. Where several have a tokenizer they must agree. `most`: of
-// each text the first so many tokens; 0: all. Throws Error(invalid_argument) for fewer than two
+// Texts as tokens of one of the models. Where several have a tokenizer they must agree. `most`: the
+// maximum number of tokens of a text, its first; 0: all. Throws Error(invalid_argument) for fewer than two
 // tokens and for ids beyond a vocabulary.
 [[nodiscard]] std::vector<TokenizedText> tokenize_texts(const std::string& op,
                                                         std::span<const EvalModel* const> models,
