@@ -43,8 +43,8 @@ struct TokenWindows {
 };
 
 // Texts as tokens of one of the models. Where several have a tokenizer they must agree. `most`: the
-// maximum number of tokens of a text, its first; 0: all. Throws Error(invalid_argument) for fewer than two
-// tokens and for ids beyond a vocabulary.
+// maximum number of tokens of a text, its first; 0: all. Throws Error(invalid_argument) for fewer
+// than two tokens and for ids beyond a vocabulary.
 [[nodiscard]] std::vector<TokenizedText> tokenize_texts(const std::string& op,
                                                         std::span<const EvalModel* const> models,
                                                         std::span<const EvalText> texts,
