@@ -25,6 +25,9 @@ struct DeviceApi {
 
   // Between any two memories, host or device.
   void (*copy)(const Exec&, void* to, const void* from, std::size_t bytes) = nullptr;
+  // From host memory that may change when the call returns, also while the stream is captured: for
+  // a few numbers, as the lengths of sequences are.
+  void (*upload)(const Exec&, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*clear)(const Exec&, void* memory, std::size_t bytes) = nullptr;
 
   void (*wait)(const Exec&) = nullptr;       // blocks until all work before it is done

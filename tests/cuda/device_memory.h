@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -65,6 +66,26 @@ class Stream {
 
  private:
   cudaStream_t stream_ = nullptr;
+};
+
+// A captured graph, to be launched repeatedly.
+class Graph {
+ public:
+  Graph(const Stream& stream, const std::function<void()>& queue) {
+    cudaGraph_t graph = nullptr;
+    must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    queue();
+    must(cudaStreamEndCapture(stream.get(), &graph));
+    must(cudaGraphInstantiate(&ready_, graph, 0));
+    must(cudaGraphDestroy(graph));
+  }
+  ~Graph() { (void)cudaGraphExecDestroy(ready_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const Stream& stream) const { must(cudaGraphLaunch(ready_, stream.get())); }
+
+ private:
+  cudaGraphExec_t ready_ = nullptr;
 };
 
 class CudaTest : public ::testing::Test {

@@ -141,15 +141,15 @@ TEST_F(GemmGroupedOnDevice, ABatchIsOneLaunchToo) {
   for (const char* name : {"fp8-channel", "mxfp8"}) {
     const Scaling scaling = preset(name);
     const QuantizedTensor a = quantize(x.view(), scaling), b = quantize(w.view(), scaling),
-                          lone = quantize(matrix_of(x, 0), scaling);
+                          one_group = quantize(matrix_of(x, 0), scaling);
     const GemmOptions options{.out = DType::bf16};
-    const Tensor both = gemm(a, b, options), repeated = gemm(lone, b, options);
+    const Tensor both = gemm(a, b, options), repeated = gemm(one_group, b, options);
     for (std::int64_t i = 0; i < count; ++i) {
       const QuantizedTensor its = quantize(matrix_of(x, i), scaling),
                             weights = quantize(matrix_of(w, i), scaling);
       EXPECT_EQ(difference(matrix_of(both, i), gemm(its, weights, options).view()), "")
           << name << ", matrix " << i;
-      EXPECT_EQ(difference(matrix_of(repeated, i), gemm(lone, weights, options).view()), "")
+      EXPECT_EQ(difference(matrix_of(repeated, i), gemm(one_group, weights, options).view()), "")
           << name << ", the same A by matrix " << i;
     }
   }

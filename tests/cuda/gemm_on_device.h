@@ -110,27 +110,7 @@ inline std::string differences(const Tensor& got, const Tensor& wanted) {
   return wrong.report();
 }
 
-// A captured graph, to be launched repeatedly.
-class Graph {
- public:
-  Graph(const support::Stream& stream, const std::function<void()>& queue) {
-    cudaGraph_t graph = nullptr;
-    support::must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    queue();
-    support::must(cudaStreamEndCapture(stream.get(), &graph));
-    support::must(cudaGraphInstantiate(&ready_, graph, 0));
-    support::must(cudaGraphDestroy(graph));
-  }
-  ~Graph() { (void)cudaGraphExecDestroy(ready_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(const support::Stream& stream) const {
-    support::must(cudaGraphLaunch(ready_, stream.get()));
-  }
-
- private:
-  cudaGraphExec_t ready_ = nullptr;
-};
+using support::Graph;
 
 inline double sum_of(const std::vector<float>& a, const std::vector<float>& b, std::int64_t row,
                      std::int64_t col, std::int64_t k) {

@@ -86,11 +86,11 @@ TEST_F(GemmQuantizedOnDevice, CountsAlignmentOnce) {
                w = to_device(values_as(values, {n, k}, DType::f32).view(), kThere);
   const QuantizedTensor a = quantize(x.view(), preset("fp8-channel")),
                         b = quantize(w.view(), preset("mxfp8"));
-  std::int64_t whole = 0, strips = 0;
+  std::int64_t whole = 0, blocked = 0;
   (void)gemm(a, b, {.aligned = &whole});
-  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.aligned = &strips});
+  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.aligned = &blocked});
   EXPECT_GT(whole, 0);
-  EXPECT_EQ(strips, whole);
+  EXPECT_EQ(blocked, whole);
 }
 
 // In row blocks and as a whole, into existing memory: nothing waits, values come from the pool.

@@ -56,10 +56,10 @@ double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t c
 
 // Small M (or N): all of its rows are the columns of a plan, and the other operand, which is read
 // from global memory, is split finely.
-const GemmShape& shape_for_small_m(std::int64_t few, std::int64_t many, std::int64_t products,
+const GemmShape& shape_for_small_m(std::int64_t smaller, std::int64_t larger, std::int64_t products,
                                    std::int64_t processors) {
-  if (few > kSlim.cols) return kNarrow;
-  return tile_count(kSlim.rows(), many) * products <= processors ? kSlim : kSlimTall;
+  if (smaller > kSlim.cols) return kNarrow;
+  return tile_count(kSlim.rows(), larger) * products <= processors ? kSlim : kSlimTall;
 }
 
 }  // namespace

@@ -59,5 +59,9 @@ __device__ __forceinline__ bool mbarrier_test_wait(SharedAddress barrier, unsign
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// Arrives there without waiting.
+__device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 
 }  // namespace octavo::cuda

@@ -23,8 +23,27 @@ __device__ __forceinline__ float2 load_shared_pair(SharedAddress from) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
   return pair;
 }
+__device__ __forceinline__ float4 load_shared_four(SharedAddress from) {
+  float4 four;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(from));
+  return four;
+}
 __device__ __forceinline__ void store_shared(SharedAddress to, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+__device__ __forceinline__ uint4 load_shared_vector(SharedAddress from) {
+  uint4 vector;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(vector.x), "=r"(vector.y), "=r"(vector.z), "=r"(vector.w)
+               : "r"(from));
+  return vector;
+}
+__device__ __forceinline__ void store_shared_vector(SharedAddress to, const uint4& vector) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(vector.x), "r"(vector.y),
+               "r"(vector.z), "r"(vector.w)
+               : "memory");
 }
 
 // Stores four matrices of 8 x 8 elements of 16 bits from registers; lane i gives the address of row

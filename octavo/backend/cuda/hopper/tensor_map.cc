@@ -73,6 +73,32 @@ CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, in
                            swizzle);
 }
 
+CUtensorMap tensor_map_of_heads(const Matrix& first, std::int64_t heads, std::int64_t head_pitch,
+                                std::int64_t batches, std::int64_t batch_pitch, int box_bytes,
+                                int box_rows) {
+  static const Encode encode = encode_entry();
+  CUtensorMap map{};
+  // The pitch of a single head or batch is not used, but checked.
+  if (heads <= 1) head_pitch = first.row_pitch;
+  if (batches <= 1) batch_pitch = head_pitch;
+  const auto size = [](std::int64_t number) { return static_cast<cuuint64_t>(number); };
+  const cuuint64_t sizes[4] = {size(first.cols), size(first.rows), size(heads), size(batches)},
+                   pitches[3] = {size(first.row_pitch), size(head_pitch), size(batch_pitch)};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(box_bytes / bytes_each(first)),
+                             static_cast<cuuint32_t>(box_rows), 1, 1},
+                   steps[4] = {1, 1, 1, 1};
+  const CUresult status = encode(
+      &map,
+      first.dtype == DType::code ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      4, first.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
+        "cuTensorMapEncodeTiled made no TMA tensor map of ", batches, " x ", heads, " matrices of ",
+        first.rows, " x ", first.cols, " (error ", static_cast<int>(status), ")");
+  return map;
+}
+
 int clusters_on(const Exec& exec, int blocks) {
   int processors = 0;
   OCTAVO_CUDA_CHECK(

@@ -17,6 +17,12 @@ namespace octavo::cuda {
 // The same over rows of bytes, in boxes of 32, 64 or 128 bytes with the swizzle of that width.
 [[nodiscard]] CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes,
                                               int box_bytes, int box_rows);
+// The tensor map of matrices of all heads and batches, pitches in bytes: boxes of box_bytes of
+// box_rows rows of one of them, swizzled by lines of box_bytes, which are 64 or 128.
+[[nodiscard]] CUtensorMap tensor_map_of_heads(const Matrix& first, std::int64_t heads,
+                                              std::int64_t head_pitch, std::int64_t batches,
+                                              std::int64_t batch_pitch, int box_bytes,
+                                              int box_rows);
 // Whether TMA can read the matrix: element type, strides and alignment.
 [[nodiscard]] bool fits_tensor_map(const Matrix& matrix);
 

@@ -32,8 +32,17 @@ __device__ __forceinline__ void tma_load_2d(SharedAddress to, const CUtensorMap&
       "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
-// The same with multicast: to the same address of every block in the mask, whose mbarriers at that
-// address count the bytes.
+// TMA load of the box at (x, y) of matrix (z, w) of a tensor map of four dimensions.
+__device__ __forceinline__ void tma_load_4d(SharedAddress to, const CUtensorMap& map, int x, int y,
+                                            int z, int w, SharedAddress barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier)
+      : "memory");
+}
+// tma_load_2d with multicast: to the same address of every block in the mask, whose mbarriers at
+// that address count the bytes.
 __device__ __forceinline__ void tma_load_2d_multicast(SharedAddress to, const CUtensorMap& map,
                                                       int x, int y, SharedAddress barrier,
                                                       std::uint16_t mask) {

@@ -18,8 +18,17 @@ const Kernels kCudaKernels{.name = "cuda",
                            .gemm = gemm_matrix,
                            .gemm_offered = gemm_offered,
                            .column_sums = column_sums,
+                           .attention = attention,
+                           .attention_workspace = attention_workspace,
+                           .attention_offered = attention_offered,
+                           .attention_backward = attention_backward,
+                           .attention_backward_workspace = attention_backward_workspace,
+                           .attention_backward_offered = attention_backward_offered,
+                           .attention_prepare = attention_prepare,
+                           .attention_statistics = attention_statistics,
                            .count_nan = count_nan,
                            .encode_scaled = encode_scaled_matrix,
-                           .decode_scaled = decode_scaled_matrix};
+                           .decode_scaled = decode_scaled_matrix,
+                           .append_tokens = append_tokens};
 
 }  // namespace octavo::cuda

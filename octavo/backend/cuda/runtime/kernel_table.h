@@ -93,4 +93,16 @@ void gemm_general(const Exec&, const GemmJob&);
 void column_sums(const Exec&, const Matrix& values, const Matrix& before,
                  const Matrix& sums);  // column_sums.cu
 
+// attention.cc dispatches to the kernels of attention/.
+bool attention_offered(const AttentionJob&);
+std::int64_t attention_workspace(const Exec&, const AttentionJob&);
+void attention(const Exec&, const AttentionJob&);
+// backward.cc dispatches.
+bool attention_backward_offered(const AttentionBackwardJob&);
+std::int64_t attention_backward_workspace(const Exec&, const AttentionBackwardJob&);
+void attention_backward(const Exec&, const AttentionBackwardJob&);
+void attention_prepare(const Exec&, const AttentionPrepareJob&);        // attention_prepare.cu
+void attention_statistics(const Exec&, const AttentionStatisticsJob&);  // attention_statistics.cu
+void append_tokens(const Exec&, const AppendJob&);                      // append_tokens.cu
+
 }  // namespace octavo::cuda

@@ -65,6 +65,9 @@ class Scratch {
   bool owned_ = false;
 };
 
+// As DeviceApi::upload; in upload.cu.
+void upload(const Exec& exec, void* to, const void* from, std::size_t bytes);
+
 // Number of thread blocks for `work` items; throws if it exceeds a grid's limit.
 unsigned blocks_for(std::int64_t work, int per_block);
 
