@@ -30,6 +30,8 @@ def of_cast(case: Case, values: torch.Tensor, threads: int) -> Sides:
     sides[case.rival] = rival.prepare(cast, source)
     if threads == 1:
         sides["numkong"] = numkong_side.cast(values, way, dtype, name)
+    there = empty(tuple(source.shape), source.dtype)
+    sides["copy"] = lambda: there.copy_(source)
     return {side: call for side, call in sides.items() if call is not None}
 
 

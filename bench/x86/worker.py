@@ -169,7 +169,7 @@ def main() -> None:
     chosen = tuple(part for part in args.only.split(",") if part)
     groups = [group for group in groups if not chosen or group[0].startswith(chosen)]
     groups = [group for group in groups if group[0] not in args.known]
-    sides_of = {"casts": 36, "quantizers": 4, "products": 22, "attention,": 6, "decode,": 3}
+    sides_of = {"casts": 48, "quantizers": 4, "products": 22, "attention,": 6, "decode,": 3}
     sides_in_all = max(1, sum(sides_of[group[0].split()[0]] for group in groups))
     each = args.seconds / sides_in_all
     end = time.monotonic() + args.seconds

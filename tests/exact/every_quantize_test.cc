@@ -142,7 +142,7 @@ TEST_P(EveryQuantize, AgreesWithOracle) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const std::vector<std::uint32_t> bits = inputs(kind, rows * cols);
       Tensor tensor = Tensor::values({rows, cols}, dtype);
-      std::vector<double> values(bits.size()), turned(bits.size());
+      std::vector<double> values(bits.size()), transposed(bits.size());
       for (std::size_t i = 0; i < bits.size(); ++i) {
         const bool narrow = dtype == DType::bf16;
         const std::uint32_t kept = narrow ? bits[i] & 0xFFFF0000u : bits[i];
@@ -150,10 +150,10 @@ TEST_P(EveryQuantize, AgreesWithOracle) {
                     reinterpret_cast<const char*>(&kept) + (narrow ? 2 : 0), narrow ? 2 : 4);
         values[i] = static_cast<double>(std::bit_cast<float>(kept));
         const auto at = static_cast<std::int64_t>(i);
-        turned[static_cast<std::size_t>(at % cols * rows + at / cols)] = values[i];
+        transposed[static_cast<std::size_t>(at % cols * rows + at / cols)] = values[i];
       }
       const oracle::QuantizeAnswer rowwise = wanted.quantize(values, rows, cols),
-                                   columnwise = wanted.quantize(turned, cols, rows);
+                                   columnwise = wanted.quantize(transposed, cols, rows);
       for (const BackendInfo& backend : support::every_backend()) {
         const std::string where = text(backend.name, ", ", one.preset, " ", name_of(one.rule), ", ",
                                        kKinds[kind], " ", dtype_name(dtype));

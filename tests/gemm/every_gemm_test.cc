@@ -13,8 +13,9 @@ void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.a.name << " x "
 std::vector<Pair> every_pair() {
   std::vector<Pair> pairs;
   const auto twice = [&](const OperandKind& kind) { pairs.push_back({kind, kind}); };
-  for (const char* name : {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8", "mxfp6",
-                           "mxfp6:e3m2fn", "mxfp4", "mxint8", "nvfp4", "fp8:e5m2", "mxfp8:e5m2"})
+  for (const char* name :
+       {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8", "mxfp6", "mxfp6:e3m2fn", "mxfp4",
+        "mxint8", "int8-channel", "nvfp4", "fp8:e5m2", "mxfp8:e5m2"})
     twice(quantized_as(name));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     twice(valued_as(dtype));

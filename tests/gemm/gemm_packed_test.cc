@@ -15,7 +15,7 @@ std::vector<Pair> packed_pairs() {
   std::vector<Pair> pairs;
   const auto twice = [&](const OperandKind& kind) { pairs.push_back({kind, kind}); };
   for (const char* name : {"fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp6:e3m2fn",
-                           "mxfp4", "mxint8", "nvfp4", "mxfp8:e5m2"})
+                           "mxfp4", "mxint8", "int8-channel", "nvfp4", "mxfp8:e5m2"})
     twice(quantized_as(name));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) twice(valued_as(dtype));
   pairs.push_back({quantized_as("fp8-1x128"), quantized_as("fp8-block")});
@@ -122,15 +122,15 @@ TEST(GemmPackedForm, PackingCopies) {
 TEST(GemmPackedForm, ValuesOfAnyStrides) {
   const std::vector<float> values = usual_values(40, 30, 6);
   const Tensor stored = values_as(values, {40, 30}, DType::bf16);
-  View turned = stored.view();  // [30, 40]
-  turned.shape = {30, 40};
-  std::swap(turned.strides[0], turned.strides[1]);
+  View transposed = stored.view();  // [30, 40]
+  transposed.shape = {30, 40};
+  std::swap(transposed.strides[0], transposed.strides[1]);
   const MadeOperand a = made(valued_as(DType::bf16), usual_values(5, 40, 7), 5, 40);
   for (const BackendInfo& backend : multiplying_backends()) {
     if (!is_host(backend)) continue;
-    const PackedWeights packed = pack(turned, {.backend = backend.kernels});
+    const PackedWeights packed = pack(transposed, {.backend = backend.kernels});
     expect_product(gemm(a.operand(), packed, {.backend = backend.kernels}), a.numbers,
-                   oracle::numbers_of(turned), Accumulator::f32, backend.name);
+                   oracle::numbers_of(transposed), Accumulator::f32, backend.name);
   }
 }
 

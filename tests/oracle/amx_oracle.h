@@ -147,10 +147,11 @@ class AmxProduct {
     std::int64_t run = 512;
     for (const Side* side : {&a_, &b_})
       if (side->changes()) run = std::gcd(run, side->scales.tile);
-    const bool folds = run < 512 && a_.folds() && b_.folds();
-    a_.folded = folds && a_.changes();
-    b_.folded = folds && b_.changes();
-    run_ = folds || (!a_.changes() && !b_.changes()) ? a.cols : run;
+    const bool scales_fit_elements =
+        run < 512 && a_.scales_fit_elements() && b_.scales_fit_elements();
+    a_.scaled_elements = scales_fit_elements && a_.changes();
+    b_.scaled_elements = scales_fit_elements && b_.changes();
+    run_ = scales_fit_elements || (!a_.changes() && !b_.changes()) ? a.cols : run;
   }
 
   [[nodiscard]] float sum(std::int64_t row, std::int64_t col) const {
@@ -168,12 +169,12 @@ class AmxProduct {
   struct Side {
     const Numbers& numbers;
     AmxScales scales;
-    bool folded = false;  // the scales of tiles are in the elements
+    bool scaled_elements = false;  // the scales of tiles are in the elements
 
     [[nodiscard]] bool changes() const {
       return scales.is_quantized && scales.tile > 0 && scales.tile < numbers.cols;
     }
-    [[nodiscard]] bool folds() const {
+    [[nodiscard]] bool scales_fit_elements() const {
       if (!changes()) return true;
       if (scales.format == octavo::ScaleFormat::e4m3_f32) return scales.mantissa_bits <= 3;
       return scales.format == octavo::ScaleFormat::e8m0 &&
@@ -188,14 +189,14 @@ class AmxProduct {
         const auto i = static_cast<std::size_t>(row * numbers.cols + k);
         // Numbers have both scales in one; what is divided out was multiplied without an error.
         const double scale =
-            folded ? numbers.scale[i] / static_cast<double>(scales.tensor_scale) : 1.0;
+            scaled_elements ? numbers.scale[i] / static_cast<double>(scales.tensor_scale) : 1.0;
         found.push_back(static_cast<float>(numbers.unscaled[i] * scale));
       }
       return found;
     }
     [[nodiscard]] float factor(std::int64_t row, std::int64_t k) const {
       const auto i = static_cast<std::size_t>(row * numbers.cols + k);
-      return folded ? scales.tensor_scale : static_cast<float>(numbers.scale[i]);
+      return scaled_elements ? scales.tensor_scale : static_cast<float>(numbers.scale[i]);
     }
   };
 

@@ -24,7 +24,7 @@ struct FormatRow {
   Top top = Top::inf_and_nan;
   bool minus_zero_is_nan = false;  // fnuz
   bool no_zero = false;            // code 0 is a power of two like the others
-  bool integer = false;  // two's complement times 2^-mantissa_bits, one bit of it before the point
+  bool integer = false;            // two's complement times 2^(1 - bias - mantissa_bits)
 
   int magnitude_bits() const { return exponent_bits + mantissa_bits; }
   int bits() const { return magnitude_bits() + (is_signed ? 1 : 0); }
@@ -45,6 +45,7 @@ inline const std::vector<FormatRow>& named_rows() {
       {"e2m3fn",      2, 3, 1,   true,  Top::all_numbers},
       {"e2m1fn",      2, 1, 1,   true,  Top::all_numbers},
       {"mxint8",      0, 7, 0,   true,  Top::all_numbers, false, false, true},
+      {"int8",        0, 7, -6,  true,  Top::all_numbers, false, false, true},
   };
   return rows;
 }
@@ -115,6 +116,7 @@ inline const std::vector<PrintedLimits>& printed_limits() {
       {"e2m3fn",      7.5,        1,        0x1p-3,   0x1F, 0,  0, 63},
       {"e2m1fn",      6,          1,        0.5,      0x7,  0,  0, 15},
       {"mxint8",      1.984375,   0x1p-6,   0x1p-6,   0x7F, 0,  0, 256},
+      {"int8",        127,        1,        1,        0x7F, 0,  0, 256},
       {"e5m10",       65504,      0x1p-14,  0x1p-24,  0x7BFF, 2046, 2, 63487},
       {"e8m7",        0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, 254, 2, 65279},
   };

@@ -151,7 +151,7 @@ inline Oracle::Oracle(const FormatRow& row) : row_(row) {
   const std::uint32_t magnitudes = 1u << row.magnitude_bits();
   const std::uint32_t per_binade = 1u << row.mantissa_bits;
   const auto exact_of = [&](std::uint32_t field) -> Exact {
-    if (row.integer) return {static_cast<Exact::Wide>(field), 1 - row.mantissa_bits};
+    if (row.integer) return {static_cast<Exact::Wide>(field), 1 - row.bias - row.mantissa_bits};
     const std::uint32_t exponent = field / per_binade, mantissa = field % per_binade;
     if (exponent == 0 && !row.no_zero)
       return {static_cast<Exact::Wide>(mantissa), 1 - row.bias - row.mantissa_bits};
@@ -177,7 +177,7 @@ inline Oracle::Oracle(const FormatRow& row) : row_(row) {
       meaning = {Kind::nan, false, 0};
     } else if (row.integer && meaning.negative) {
       meaning.value =
-          -std::ldexp(static_cast<double>(2 * magnitudes - code), 1 - row.mantissa_bits);
+          -std::ldexp(static_cast<double>(2 * magnitudes - code), 1 - row.bias - row.mantissa_bits);
     } else {
       meaning.kind = kind_of(code % magnitudes);
       const Exact exact = exact_of(code % magnitudes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +28,13 @@ using __mmask64 = simde__mmask64;
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtph_ps
+#undef _mm512_cvtepu8_epi16
+#undef _mm512_cvtps_epi32
+#undef _mm512_i32gather_ps
+#undef _mm512_madd_epi16
+#undef _mm512_mask_loadu_epi8
+#undef _mm512_reduce_max_ps
+#undef _mm512_stream_si512
 #undef _mm512_cvtps_pd
 #undef _mm512_cvtps_ph
 #undef _mm512_cvttps_epi32
@@ -156,3 +164,45 @@ static inline void _mm512_mask_storeu_epi8(void* to, __mmask64 mask, __m512i a) 
 static inline __m128i _mm_maskz_loadu_epi8(__mmask16 mask, const void* from) {
   return octavo::simde::loaded<std::uint8_t, __m128i>(mask, from);
 }
+static inline __m512i _mm512_mask_loadu_epi8(__m512i otherwise, __mmask64 mask, const void* from) {
+  auto all = octavo::simde::elements<std::uint8_t>(otherwise);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if ((mask >> i & 1) != 0) std::memcpy(&all[i], static_cast<const std::byte*>(from) + i, 1);
+  return std::bit_cast<__m512i>(all);
+}
+static inline __m512i _mm512_cvtepu8_epi16(__m256i a) {
+  return octavo::simde::converted<std::uint16_t, __m512i, std::uint8_t>(a);
+}
+// To nearest even; what has no such integer, NaN too, becomes the least one.
+static inline __m512i _mm512_cvtps_epi32(__m512 a) {
+  const auto from = octavo::simde::elements<float>(a);
+  std::array<std::int32_t, 16> to;
+  std::ranges::transform(from, to.begin(), [](float x) {
+    const float rounded = std::nearbyint(x);
+    return rounded >= -0x1p31F && rounded < 0x1p31F ? static_cast<std::int32_t>(rounded)
+                                                    : INT32_MIN;
+  });
+  return std::bit_cast<__m512i>(to);
+}
+// Sums of two products; modulo 2^32.
+static inline __m512i _mm512_madd_epi16(__m512i a, __m512i b) {
+  const auto x = octavo::simde::elements<std::int16_t>(a),
+             y = octavo::simde::elements<std::int16_t>(b);
+  std::array<std::uint32_t, 16> sums;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    sums[i] = static_cast<std::uint32_t>(x[2 * i] * y[2 * i]) +
+              static_cast<std::uint32_t>(x[2 * i + 1] * y[2 * i + 1]);
+  return std::bit_cast<__m512i>(sums);
+}
+static inline __m512 _mm512_i32gather_ps(__m512i index, const void* from, int scale) {
+  const auto at = octavo::simde::elements<std::int32_t>(index);
+  std::array<float, 16> to;
+  for (std::size_t i = 0; i < to.size(); ++i)
+    std::memcpy(&to[i], static_cast<const std::byte*>(from) + std::int64_t{at[i]} * scale, 4);
+  return std::bit_cast<__m512>(to);
+}
+static inline float _mm512_reduce_max_ps(__m512 a) {
+  return octavo::simde::reduced(octavo::simde::elements<float>(a),
+                                [](float x, float y) { return x > y ? x : y; });
+}
+static inline void _mm512_stream_si512(void* to, __m512i a) { std::memcpy(to, &a, sizeof a); }

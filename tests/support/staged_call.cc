@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "octavo/base/error.h"
 
@@ -104,6 +105,40 @@ void StagedCall::add(const Matrix& matrix, bool written) {
   join(at + static_cast<Address>(extent.first), at + static_cast<Address>(extent.last), !written,
        written);
   if (written) outputs_.push_back(matrix);
+}
+
+void StagedCall::reads(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads) {
+  add_all(operand, batches, heads, false);
+}
+void StagedCall::writes(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads) {
+  add_all(operand, batches, heads, true);
+}
+
+// Pitches between heads are those of the host, so that one buffer has all of them.
+void StagedCall::add_all(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads,
+                         bool written) {
+  const auto each = [&](const std::function<void(const Matrix&)>& visit, bool of_scales) {
+    for (std::int64_t batch = 0; batch < batches; ++batch)
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const GemmOperand there = operand.at(batch, head);
+        const Matrix& matrix = of_scales ? there.quantized.scales : there.elements();
+        if (matrix.data != nullptr && !is_empty(matrix)) visit(matrix);
+      }
+  };
+  for (const bool of_scales : {false, true}) {
+    Address begin = ~Address{0}, end = 0;
+    each(
+        [&](const Matrix& matrix) {
+          const Extent extent = extent_of(matrix);
+          const auto at = reinterpret_cast<Address>(matrix.data);
+          begin = std::min(begin, at + static_cast<Address>(extent.first));
+          end = std::max(end, at + static_cast<Address>(extent.last));
+        },
+        of_scales);
+    if (begin < end) join(begin, end, !written, written);
+    if (written) each([&](const Matrix& matrix) { outputs_.push_back(matrix); }, of_scales);
+  }
+  reads(operand.first.quantized.tensor_scale);
 }
 
 void StagedCall::add(const void* memory, std::size_t bytes, bool written) {
@@ -229,6 +264,15 @@ Producer StagedCall::there(Producer producer) const {
   producer.mean = there(producer.mean);
   producer.inv_std = there(producer.inv_std);
   return producer;
+}
+
+AttentionOperand StagedCall::there(AttentionOperand operand) const {
+  if (operand.first.is_quantized()) {
+    operand.first.quantized = there(operand.first.quantized);
+  } else {
+    operand.first.values = there(operand.first.values);
+  }
+  return operand;
 }
 
 QuantizeSource StagedCall::there(QuantizeSource source) {

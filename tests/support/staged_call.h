@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "octavo/backend/attention_job.h"
 #include "octavo/backend/device.h"
 
 namespace octavo::support {
@@ -31,6 +32,17 @@ class StagedCall {
   void updates(const float* number);
   void updates(const Counts* counts);
   void updates(const std::int64_t* number);
+  // Arrays without gaps, and operands of all batches and heads: one buffer, whatever lies between.
+  template <typename T>
+  void reads(const T* first, std::int64_t count) {
+    add(first, static_cast<std::size_t>(count) * sizeof(T), false);
+  }
+  template <typename T>
+  void writes(const T* first, std::int64_t count) {
+    add(first, static_cast<std::size_t>(count) * sizeof(T), true);
+  }
+  void reads(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads);
+  void writes(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads);
 
   // Second: copies it over. From here on the device's copies can be asked for.
   void start();
@@ -39,6 +51,7 @@ class StagedCall {
   [[nodiscard]] QuantizedMatrix there(QuantizedMatrix matrix) const;
   [[nodiscard]] QuantizeSource there(QuantizeSource source);
   [[nodiscard]] Producer there(Producer producer) const;
+  [[nodiscard]] AttentionOperand there(AttentionOperand operand) const;
   template <typename T>
   [[nodiscard]] T* there(T* single) const {
     return static_cast<T*>(moved(single));
@@ -60,6 +73,8 @@ class StagedCall {
   };
 
   void add(const Matrix& matrix, bool written);
+  void add_all(const AttentionOperand& operand, std::int64_t batches, std::int64_t heads,
+               bool written);
   void add(const void* memory, std::size_t bytes, bool written);
   void join(Address begin, Address end, bool read, bool written);
   void fill(Buffer& buffer) const;

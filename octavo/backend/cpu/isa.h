@@ -35,6 +35,7 @@ struct Encoder {
 struct Decoder {
   Format format{};
   DType target = DType::f32;
+  bool streams = false;  // values that no cache will hold: stored past the caches where that helps
 };
 
 // `index` is the stochastic index of the first element.
@@ -60,6 +61,7 @@ struct MxBlocks {
   DType source = DType::f32;  // f32 or bf16
   ScaleRule rule = ScaleRule::rceil;
   std::uint8_t poison_code = 0;  // code of elements of a block with NaN or Inf
+  bool searches = false;         // policy mse, whatever the rule; of E2M1 only
 };
 
 // n values of a row, the last block possibly short, to n codes.
@@ -146,6 +148,10 @@ struct ProductSpans {
 inline constexpr int kTinyProduct = -900;  // of two
 inline constexpr int kTinyF32Rest = -100;
 
+// out[i] = activation(x[i]) * gate[i], computed in f64 and rounded once; gate null: without it.
+using ActivateSpan = void (*)(ProducerKind, const double* x, const double* gate, float* out,
+                              std::int64_t n);
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
@@ -169,6 +175,10 @@ struct Isa {
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
   const ProductSpans* products = nullptr;  // never null
+  // bf16 to f32. Null: a portable loop, here and below.
+  void (*widen_bf16)(const void* values, float* out, std::int64_t n) = nullptr;
+  ActivateSpan activate = nullptr;
+  bool mx_searches = false;  // does `mx` take MxBlocks::searches?
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);

@@ -29,7 +29,8 @@ void Narrower::operator()(const float* from, std::byte* to, std::int64_t n) cons
   }
 }
 
-void widen_bf16(const void* from, float* to, std::int64_t n) {
+void widen_bf16(const Isa& isa, const void* from, float* to, std::int64_t n) {
+  if (isa.widen_bf16 != nullptr) return isa.widen_bf16(from, to, n);
   const auto* bits = static_cast<const std::uint16_t*>(from);
   for (std::int64_t i = 0; i < n; ++i)
     to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);

@@ -22,6 +22,6 @@ class Narrower {
 };
 
 // bf16 to f32: bf16 is the upper half of an f32.
-void widen_bf16(const void* from, float* to, std::int64_t n);
+void widen_bf16(const Isa& isa, const void* from, float* to, std::int64_t n);
 
 }  // namespace octavo::cpu

@@ -45,6 +45,7 @@ constexpr bool has_row_units(PackedType packed_type) {
 
 struct SoftCap;        // attention_soft_cap.h
 struct DecodeKernels;  // attention_decode.h
+struct DecodeSteps;    // attention_decode.h
 struct CodeKernels;    // attention_codes.h
 struct PanelKernels;   // attention_codes.h
 
@@ -112,9 +113,27 @@ struct AttentionMethod {
   // would be off by more than kScoreBudget. Single rows over the error bound
   // (attention_error_bound.h) are recomputed by the last method of the chain.
   const AttentionMethod* precise = nullptr;
+  // The softmax of decode attention; null: the driver's loops.
+  const DecodeSteps* decode_steps = nullptr;
 
   // Query rows of a block: the columns (NR) of both microkernels.
   [[nodiscard]] constexpr int query_block() const { return weigh.cols; }
+};
+
+// Around the microkernels, and the kernels of decode attention, that a thread runs.
+class EnteredMethod {
+ public:
+  explicit EnteredMethod(const AttentionMethod& method) : method_(method) {
+    if (method.enter != nullptr) method.enter();
+  }
+  ~EnteredMethod() {
+    if (method_.leave != nullptr) method_.leave();
+  }
+  EnteredMethod(const EnteredMethod&) = delete;
+  EnteredMethod& operator=(const EnteredMethod&) = delete;
+
+ private:
+  const AttentionMethod& method_;
 };
 
 // The method that recomputes rows over the error bound (attention_error_bound.h): the last of the

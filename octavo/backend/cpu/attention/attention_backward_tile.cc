@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "octavo/backend/cpu/attention/attention_bias.h"
+#include "octavo/backend/cpu/attention/attention_dropped.h"
 #include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/attention/attention_softmax.h"
 
@@ -32,6 +33,7 @@ BackwardScratch::BackwardScratch(const BackwardSizes& sizes, const AttentionJob&
   take(d_v, n * sizes.padded_width);
   if (forward.bias.first != nullptr) take(added, n * n);
   if (forward.soft_cap != 0.0) take(slopes, n * n);
+  if (forward.dropout.exists()) take(kept, n * n);
 }
 
 void BackwardSums::clear() const {
@@ -106,6 +108,7 @@ void BackwardTile::score(const BackwardBlock& rows, const Place& at,
       static_cast<double>(static_cast<float>(forward_.softmax_scale)) * std::numbers::log2e);
   for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] *= factor;
   if (s.slopes != nullptr) soft_cap(s);
+  if (s.kept != nullptr) drop(at, s);
   if (s.added == nullptr) return;
   take_bias(rows, at, s.added);
   const double of_bias = bias_factor(forward_.bias);
@@ -117,6 +120,23 @@ void BackwardTile::soft_cap(const BackwardScratch& s) const {
   const SoftCap cap(forward_.soft_cap);
   for (std::int64_t i = 0; i < n * n; ++i) s.slopes[i] = slope_of_soft_cap(cap, s.scores[i]);
   apply_soft_cap(cap, s.scores, n * n);
+}
+
+// What dropout multiplies weights by, and dP times it: of a dropped weight 0, whatever V holds.
+void BackwardTile::drop(const Place& at, const BackwardScratch& s) const {
+  const std::int64_t C = sizes_.cols;
+  const auto factor = static_cast<float>(forward_.dropout.factor());
+  std::int64_t row[n];
+  for (std::int64_t q = 0; q < n; ++q) row[q] = at.first + q;
+  for (std::int64_t j = 0; j < n; j += kDropoutKeys) {
+    std::uint32_t kept[n];
+    kept_of_rows(forward_.dropout, at.batch, at.head, row, n, (at.key + j) / kDropoutKeys, kept);
+    for (std::int64_t i = j; i < j + kDropoutKeys; ++i)
+      for (std::int64_t q = 0; q < n; ++q)
+        s.kept[q / C * C * n + i * C + q % C] = (kept[q] >> (i - j) & 1u) != 0 ? factor : 0.0F;
+  }
+  for (std::int64_t i = 0; i < n * n; ++i)
+    s.d_p[i] = s.kept[i] == 0.0F ? 0.0F : s.d_p[i] * s.kept[i];
 }
 
 void BackwardTile::sum_up(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
@@ -208,6 +228,9 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
     for (std::int64_t i = 0; i < n * n; ++i) s.d_p[i] *= s.slopes[i];
   // Poisoned rows have NaN in `delta`, and 0 times NaN for keys that they do not see.
   if (!plain) clear_unseen(rows, key, s);
+  if (s.kept != nullptr)
+    for (std::int64_t i = 0; i < n * n; ++i)
+      s.scores[i] = s.kept[i] == 0.0F ? 0.0F : s.scores[i] * s.kept[i];
   transpose(s.scores, s.p_transposed);
   transpose(s.d_p, s.d_s_transposed);
 }

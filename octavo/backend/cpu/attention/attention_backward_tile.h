@@ -108,6 +108,7 @@ struct BackwardScratch {
       *d_v;
   float* added = nullptr;   // the bias, -inf where it masks a key; null without one
   float* slopes = nullptr;  // of the soft cap; null without one
+  float* kept = nullptr;    // 0, or dropout's factor; null without dropout
   std::int64_t floats = 0;
 
   BackwardScratch(const BackwardSizes& sizes, const AttentionJob& forward, float* memory);
@@ -150,6 +151,7 @@ class BackwardTile {
   void take_bias(const BackwardBlock& rows, const Place& at, float* added) const;
   void score(const BackwardBlock& rows, const Place& at, const BackwardScratch& s) const;
   void soft_cap(const BackwardScratch& s) const;
+  void drop(const Place& at, const BackwardScratch& s) const;
   void weigh(const BackwardBlock& rows, std::int64_t key, const BackwardScratch& s) const;
   [[nodiscard]] bool sees(const BackwardBlock& rows, std::int64_t q, std::int64_t key,
                           std::int64_t j, const BackwardScratch& s) const;

@@ -9,6 +9,7 @@
 
 #include "octavo/backend/cpu/attention/attention_bias.h"
 #include "octavo/backend/cpu/attention/attention_codes.h"
+#include "octavo/backend/cpu/attention/attention_dropped.h"
 #include "octavo/backend/cpu/attention/attention_error_bound.h"
 #include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
@@ -186,6 +187,10 @@ class Block {
       for (std::int64_t e = 0; row != nullptr && e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
     }
+    if (b_.job.dropout.exists())
+      drop_weights(b_.job.dropout, range_.batch, range_.head,
+                   {query_block.row, query_block.count, first_key, keys},
+                   {s_.weights, width_, method.weigh.step, packed_bytes(method.weigh_type)});
     weigh(i, tile);
     if (tile.nonfinite_values) weigh_nonfinite(i, first_key);
   }
@@ -342,7 +347,7 @@ class Block {
         if (std::isfinite(v[e])) continue;
         for (int c = 0; c < query_block.count; ++c)
           if (key >= query_block.begin[c] && key < query_block.end[c] &&
-              !is_hidden(query_block.row[c], key))
+              !is_hidden(query_block.row[c], key) && is_kept(query_block.row[c], key))
             sums(i)[e * width_ + c] += v[e];
       }
     }
@@ -352,6 +357,11 @@ class Block {
     const AttentionBias& bias = b_.job.bias;
     return bias.first != nullptr &&
            bias.at(range_.batch, range_.head, row)[key * bias.key] == -kInfinity;
+  }
+
+  [[nodiscard]] bool is_kept(std::int64_t row, std::int64_t key) const {
+    return !b_.job.dropout.exists() ||
+           dropout_keep(b_.job.dropout, range_.batch, range_.head, row, key);
   }
 
   const BlockJob& b_;

@@ -58,6 +58,7 @@ class DecodeCall {
       const std::uint8_t* const only = which == RowsOfPass::all ? nullptr : uncertain(head);
       if (only != nullptr && std::find(only, only + rows_, 1) == only + rows_) return;
       const std::int64_t split = unit % splits_, first = split * kSplitKeys;
+      const EnteredMethod entered(method);
       attend_split(isa, method, job_,
                    {.batch = batch,
                     .kv_head = head % job_.kv_heads,
@@ -127,8 +128,8 @@ bool is_decode(const AttentionMethod& method, const AttentionJob& job) {
     return operand.cols() % 16 == 0 && method.decode_kernels(operand) != nullptr;
   };
   return method.decode_kernels != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
-         decode_rows_of_head(job) <= kMaxDecodeRows && decode_rows_of_head(job) > 0 &&
-         fits(job.k.first) && fits(job.v.first);
+         !job.dropout.exists() && decode_rows_of_head(job) <= kMaxDecodeRows &&
+         decode_rows_of_head(job) > 0 && fits(job.k.first) && fits(job.v.first);
 }
 
 std::int64_t decode_workspace(const AttentionJob& job) {

@@ -13,9 +13,10 @@
 
 namespace octavo::cpu {
 
-// Kernels for up to kDecodeQueries query rows and kDecodeKeys keys whose rows are `pitch` bytes
-// apart. The result of a row does not depend on the others. Sizes are multiples of 16. They return
-// false, and their results are discarded, where there is a NaN among the codes.
+// Kernels for up to `queries` query rows and kDecodeKeys keys whose rows are `pitch` bytes apart.
+// The result of a row does not depend on the others. Sizes are multiples of 16. They return false,
+// and their results are discarded, where there is a NaN among the codes, or what they summed left
+// the range of f32.
 struct DecodeRows {
   const std::byte* rows;
   std::int64_t pitch, keys, size;
@@ -41,10 +42,20 @@ struct DecodeKernels {
   // Where dots are summed in f16, which is precise enough for scores below max_decode_norms only:
   // sums of squares of codes / kDecodeFactor, row by row. There is no NaN among them.
   void (*row_squares)(const DecodeRows&, float* row_squares) = nullptr;
+  int queries = 4;  // rows that keys are read for at once, at most kMaxDecodeRows
 };
 inline constexpr std::int64_t kMaxDecodeRows = 16;  // query rows of a KV head
-inline constexpr int kDecodeQueries = 4;
 inline constexpr std::int64_t kDecodeKeys = 128;
+
+// What is done to the scores of a row before and after its running maximum is known. n is a
+// multiple of kDecodeLanes.
+inline constexpr std::int64_t kDecodeLanes = 16;
+struct DecodeSteps {
+  // The largest score, NaN where there is one.
+  float (*largest)(const float* scores, std::int64_t n);
+  // Scores become 2^(score - from); returns the sum of their squares.
+  float (*weights)(float* scores, std::int64_t n, float from);
+};
 inline constexpr float kMaxPackedDecode = 16.0F;
 inline constexpr float kDecodeFactor = 256.0F;
 

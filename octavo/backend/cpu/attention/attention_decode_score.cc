@@ -118,26 +118,24 @@ bool DecodeScores::find_large(std::int64_t r, int count, const float* most_row_s
 
 void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
                          float (*score)[kDecodeKeys]) {
-  float* scores[kDecodeQueries];
-  const std::byte* queries[kDecodeQueries];
+  float* scores[kMaxDecodeRows];
+  const std::byte* queries[kMaxDecodeRows];
   bool nonfinite = false;
   for (int g = 0; g < count; ++g) {
     scores[g] = score[g];
     queries[g] = packed_queries_[r + g];
     nonfinite |= nonfinite_[r + g];
   }
-  if (nonfinite && count > 1) {  // the other rows are finite
-    for (int g = 0; g < count; ++g) this->score(r + g, 1, seen, score + g);
-    return;
-  }
   const Matrix& k = operand_.elements();
   alignas(64) float most_row_squares[kDecodeKeys];
   if (nonfinite || !kernels_.dots({element(k, key_, 0), k.row_pitch, keys_, k.cols}, queries, count,
                                   scores, most_row_squares)) {
-    for (int g = 0; g < count; ++g) score_nonfinite(r + g, score[g]);
+    if (count == 1) return score_nonfinite(r, score[0]);
+    // Other rows may be finite.
+    for (int g = 0; g < count; ++g) this->score(r + g, 1, seen, score + g);
     return;
   }
-  bool large[kDecodeQueries];
+  bool large[kMaxDecodeRows];
   if (kernels_.row_squares != nullptr && find_large(r, count, most_row_squares, seen, large))
     score_wide(r, count, large, score);
   for (int g = 0; g < count; ++g)
@@ -147,7 +145,7 @@ void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
 // Dots in f32, of the operands of `dots`: packed elements of the query, and codes / kDecodeFactor.
 void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
                               float (*score)[kDecodeKeys]) const {
-  alignas(64) float q[kDecodeQueries][kMaxHeadSize], k[kMaxHeadSize];
+  alignas(64) float q[kMaxDecodeRows][kMaxHeadSize], k[kMaxHeadSize];
   for (int g = 0; g < count; ++g) {
     const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values,
                              FactoredScales::row);

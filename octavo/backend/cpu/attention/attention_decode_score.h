@@ -32,8 +32,8 @@ class DecodeScores {
   void pack_query(std::int64_t r);
   // Selects keys [key, key + keys), at most kDecodeKeys, for the next calls of `score`.
   void select_keys(std::int64_t key, std::int64_t keys);
-  // score[g][i] is the score of row r + g and key i in units of log2; up to kDecodeQueries rows. It
-  // does not depend on the other rows of the call.
+  // score[g][i] is the score of row r + g and key i in units of log2; up to DecodeKernels::queries
+  // rows. It does not depend on the other rows of the call.
   void score(std::int64_t r, int count, const DecodeSeen& seen, float (*score)[kDecodeKeys]);
   // An upper bound of |q| |k| softmax_scale of row r and the keys whose scores were summed in f16.
   [[nodiscard]] double norms(std::int64_t r) const { return norms_[r]; }

@@ -19,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Eight independent lanes, which compilers vectorise; n is a multiple of that.
 constexpr std::int64_t kSide = 8;
-static_assert(kDecodeKeys % kSide == 0);
+static_assert(kDecodeLanes % kSide == 0 && kDecodeKeys % kDecodeLanes == 0);
 
 // The largest value, NaN where there is one. Compares integers that are ordered like the numbers,
 // which vectorises: NaN lies outside of the infinities there.
@@ -67,6 +67,12 @@ float squares_of(const float* values, std::int64_t n) {
   return sum_of(sums, kSide);
 }
 
+// DecodeSteps::weights.
+float weights_from(float* scores, std::int64_t n, float from) {
+  for (std::int64_t i = 0; i < n; ++i) scores[i] = exp2_of(scores[i] - from);
+  return squares_of(scores, n);
+}
+
 class KeySplit {
  public:
   KeySplit(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
@@ -77,8 +83,8 @@ class KeySplit {
         split_(split),
         v_operand_(job.v.at(split.batch, split.kv_head)),
         kernels_(*method.decode_kernels(v_operand_)),
-        scores_(isa, *method.decode_kernels(job.k.at(split.batch, split.kv_head)), job, split.batch,
-                split.kv_head, split.only != nullptr),
+        scores_(isa, key_kernels(), job, split.batch, split.kv_head, split.only != nullptr),
+        together_(std::min(kernels_.queries, key_kernels().queries)),
         v_(isa, v_operand_, job.values, FactoredScales::row) {}
 
   void run(float* partials) {
@@ -102,7 +108,7 @@ class KeySplit {
         }
         const DecodeSeen seen = seen_of(r, key, keys);
         int count = 1;
-        while (count < kDecodeQueries && r + count < rows && is_done(r + count) &&
+        while (count < together_ && r + count < rows && is_done(r + count) &&
                seen_of(r + count, key, keys) == seen)
           ++count;
         if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
@@ -116,6 +122,9 @@ class KeySplit {
   }
 
  private:
+  [[nodiscard]] const DecodeKernels& key_kernels() const {
+    return *method_.decode_kernels(job_.k.at(split_.batch, split_.kv_head));
+  }
   [[nodiscard]] bool is_done(std::int64_t r) const {
     return split_.only == nullptr || split_.only[r] != 0;
   }
@@ -130,7 +139,7 @@ class KeySplit {
   // be inverted.
   void find_scales(std::int64_t key, std::int64_t keys) {
     v_.scales(key, keys, v_scale_);
-    const std::int64_t whole = round_up(keys, kSide);
+    const std::int64_t whole = round_up(keys, kDecodeLanes);
     std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
     if (kernels_.packed_type != PackedType::f16) return;
     for (std::int64_t i = 0; i < whole; ++i) {
@@ -144,47 +153,61 @@ class KeySplit {
   void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys,
               const DecodeSeen& seen, float* partials) {
     const std::int64_t step = decode_row_floats(job_);
-    alignas(64) float score[kDecodeQueries][kDecodeKeys];
-    alignas(64) std::byte packed[kDecodeQueries][kDecodeKeys * 4];
-    DecodeWeights weights[kDecodeQueries];
+    alignas(64) float score[kMaxDecodeRows][kDecodeKeys];
+    alignas(64) std::byte packed[kMaxDecodeRows][kDecodeKeys * 4];
+    DecodeWeights weights[kMaxDecodeRows];
     scores_.score(r, count, seen, score);
     for (int g = 0; g < count; ++g) {
       if (job_.soft_cap != 0.0) apply_soft_cap(SoftCap(job_.soft_cap), score[g], keys);
       softmax(score[g], keys, seen, partials + g * step);
       weights[g] = pack_weights(score[g], keys, seen, packed[g], partials + g * step);
     }
-    // Rows of V that are not seen are not read: NaN times a weight of zero would be NaN.
+    weigh(score, weights, count, key, seen);
+  }
+
+  // Rows of V that are not seen are not read: NaN times a weight of zero would be NaN.
+  void weigh(const float (*score)[kDecodeKeys], DecodeWeights* weights, int count, std::int64_t key,
+             const DecodeSeen& seen) const {
     const Matrix& v = v_operand_.elements();
-    alignas(64) float before[kDecodeQueries][kMaxHeadSize];
+    alignas(64) float before[kMaxDecodeRows][kMaxHeadSize];
+    DecodeWeights of_seen[kMaxDecodeRows];
     for (int g = 0; g < count; ++g) {
-      weights[g].packed += seen.begin * packed_bytes(kernels_.packed_type);
+      of_seen[g] = weights[g];
+      of_seen[g].packed += seen.begin * packed_bytes(kernels_.packed_type);
       std::copy_n(weights[g].sums, v.cols, before[g]);
     }
     if (kernels_.weigh(
-            {element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols}, weights,
+            {element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols}, of_seen,
             count))
       return;
     for (int g = 0; g < count; ++g) {
       std::copy_n(before[g], v.cols, weights[g].sums);
-      weigh_nonfinite(score[g], key, seen, weights[g].sums);
+      if (count > 1) {  // other rows may be finite
+        weigh(score + g, weights + g, 1, key, seen);
+      } else {
+        weigh_nonfinite(score[g], key, seen, weights[g].sums);
+      }
     }
   }
 
   // The online softmax along one row. Scores become weights.
   void softmax(float* score, std::int64_t keys, const DecodeSeen& seen, float* partial) const {
     auto& state = *reinterpret_cast<DecodePartial*>(partial);
-    const std::int64_t whole = round_up(keys, kSide);
+    const std::int64_t whole = round_up(keys, kDecodeLanes);
     std::fill(score, score + seen.begin, -kInfinity);
     std::fill(score + seen.end, score + whole, -kInfinity);
-    const float largest = largest_of(score, whole);
+    const DecodeSteps* const steps = method_.decode_steps;
+    const float largest =
+        steps != nullptr ? steps->largest(score, whole) : largest_of(score, whole);
     const float rescale = raised(state, largest);
     float* const sums = partial + kDecodeHeader;
     if (rescale != 1.0F)
       for (std::int64_t e = 0; e < job_.v.first.cols(); ++e) sums[e] *= rescale;
-    const float from = origin(state.base);
-    for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
+    const float from = origin(state.base), squares = steps != nullptr
+                                                         ? steps->weights(score, whole, from)
+                                                         : weights_from(score, whole, from);
     state.sum *= rescale;
-    state.weight_squares = state.weight_squares * rescale * rescale + squares_of(score, whole);
+    state.weight_squares = state.weight_squares * rescale * rescale + squares;
   }
 
   // Packs weights times the scales of their rows of V, rounded to the packed type; and adds up the
@@ -193,7 +216,7 @@ class KeySplit {
                              std::byte* packed, float* partial) {
     alignas(64) float scaled[kDecodeKeys], rounded[kDecodeKeys];
     auto& state = *reinterpret_cast<DecodePartial*>(partial);
-    const std::int64_t whole = round_up(keys, kSide);
+    const std::int64_t whole = round_up(keys, kDecodeLanes);
     const auto clear_unseen = [&](float* values) {  // whatever their scales are
       std::fill(values, values + seen.begin, 0.0F);
       std::fill(values + seen.end, values + whole, 0.0F);
@@ -207,7 +230,7 @@ class KeySplit {
     }
     if (kernels_.packed_type == PackedType::bf16) {  // V has no scales
       Narrower(isa_, DType::bf16)(weight, packed, whole);
-      widen_bf16(packed, rounded, whole);
+      widen_bf16(isa_, packed, rounded, whole);
       state.sum += sum_of(rounded, whole);
       return {packed, 1.0F, partial + kDecodeHeader};
     }
@@ -250,6 +273,7 @@ class KeySplit {
   GemmOperand v_operand_;
   const DecodeKernels& kernels_;
   DecodeScores scores_;
+  int together_;  // rows of a call
   AttentionRows v_;
   alignas(64) float v_scale_[kDecodeKeys], v_inverse_[kDecodeKeys];
 };

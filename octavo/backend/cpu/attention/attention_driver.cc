@@ -70,22 +70,6 @@ class SharedMemory {
   std::int64_t units_bytes_;
 };
 
-// Around the microkernels that a thread runs.
-class Entered {
- public:
-  explicit Entered(const AttentionMethod& method) : method_(method) {
-    if (method.enter != nullptr) method.enter();
-  }
-  ~Entered() {
-    if (method_.leave != nullptr) method_.leave();
-  }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
-
- private:
-  const AttentionMethod& method_;
-};
-
 // One method, for the heads assigned to it.
 class Driver {
  public:
@@ -207,7 +191,7 @@ class Driver {
     const std::int64_t units = which == RowsOfPass::all ? equal_blocks(last - first) : 0;
     parallel_for(parts(), threads_, [&](int part) {
       const FpEnvGuard guard;
-      const Entered entered(method_);
+      const EnteredMethod entered(method_);
       const AttentionScratch scratch = attention_scratch(
           method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
       // Consecutive ranges of a head share blocks, so that single rows do not waste a query block.

@@ -49,7 +49,12 @@ float AttentionEpilogue::sum_with_sink(std::int64_t batch, std::int64_t head, st
 
 void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
                                    const RowSums& sums) const {
-  const Matrix out = job_.out.at(batch, head).values;
+  // Not job_.out.at(): copies of its structs read together what was just written in parts, and wait
+  // until all stores before have left the core, those of the row before to memory.
+  Matrix out = job_.out.first.values;
+  if (out.data != nullptr)
+    out.data = static_cast<std::byte*>(out.data) + batch * job_.out.batch_pitch +
+               head * job_.out.head_pitch;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity;
   bool poisoned = !(sums.top < kInfinity);
@@ -70,6 +75,10 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
     for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= sums.channels[e];
   if (job_.sinks.exist())
     for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= share;
+  if (job_.dropout.exists()) {
+    const auto factor = static_cast<float>(job_.dropout.factor());
+    for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= factor;
+  }
   if (poisoned || empty)
     std::fill_n(values, out.cols, poisoned ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
   store_(out, row, values);

@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::int64_t kBlock = 16 * kStage;  // elements of one unit of work
 
+// Values that take this much memory are not in a cache when the next call reads them, and a plain
+// store reads a line before it overwrites it.
+constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+
 // Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and the
 // thread's part allow: a kernel sets up its constants once per run. Runs of one thread come in
 // order.
@@ -82,10 +86,12 @@ void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const
 }
 
 void decode_matrix(const Isa& isa, const Exec& exec, const Matrix& codes, const Matrix& values) {
-  const Decoder decoder{.format = codes.format, .target = values.dtype};
-  const DecodeSpan decode_span = isa.decode(decoder);
   const bool in_place = values.data == codes.data;
   const bool direct = !in_place && is_contiguous(codes) && is_contiguous(values);
+  const std::int64_t bytes = values.rows * values.cols * bytes_of(values);
+  const Decoder decoder{
+      .format = codes.format, .target = values.dtype, .streams = direct && bytes >= kStreamBytes};
+  const DecodeSpan decode_span = isa.decode(decoder);
   const auto visit = [&](std::int64_t row, std::int64_t block, std::int64_t n) {
     if (direct)
       return decode_span(decoder, element(codes, row, block), element(values, row, block), n);

@@ -19,7 +19,7 @@ enum class PackedType : std::uint8_t {
   f32,
   f16,
   bf16,
-  i8,  // an e2m1fn, e2m3fn or mxint8 as an integer, in units of its smallest value
+  i8,  // an e2m1fn, e2m3fn, mxint8 or int8 as an integer, in units of its smallest value
 };
 constexpr std::int64_t packed_bytes(PackedType packed_type) {
   return packed_type == PackedType::f32 ? 4 : packed_type == PackedType::i8 ? 1 : 2;
@@ -116,6 +116,24 @@ struct PackJob {
 using PackCodes = void (*)(const Format&, const PackJob&);
 // Decodes codes of B and multiplies them by a panel of A in one kernel. The job has no B.
 using MultiplyCodes = void (*)(const PackJob&, const MicrokernelJob&);
+// Up to kLineRows rows of A by kLineCols rows of B as they are in memory: those are lines of matrix
+// tiles, and A is packed as a panel of B is.
+inline constexpr int kLineRows = 16, kLineCols = 64;
+struct LinesJob {
+  const std::byte* a;                      // the panel, all of K: [K / step][kLineRows][step]
+  const std::byte* const* columns;         // rows of B; beyond its edge the last one
+  int columns_there;                       // before that edge
+  const std::uint8_t* const* scale_codes;  // of their tiles, which are multiplied in; or null
+  std::int64_t row_pitch, scale_pitch;     // of B and of its scales, in bytes
+  std::int64_t tile;                       // elements of K of a tile
+  // Of K, in whole lines of tiles: all; and products between scales of sums, or all.
+  std::int64_t depth, run;
+  const float *a_scale, *b_scale;  // [runs][kLineRows], [runs][kLineCols]; null: none are left
+  float* sums;                     // rows x kLineCols
+  std::int64_t pitch;
+  int rows;  // of A
+};
+using MultiplyLines = void (*)(const LinesJob&);
 // What codes are packed: of which format, for which operand, and are there two in a byte?
 struct PackedCodes {
   const Format& format;
@@ -166,6 +184,12 @@ struct GemmMethod {
   MultiplyCodes (*multiply_codes)(const PackedCodes&) = nullptr;
   int multiply_rows = 0;
   std::int64_t multiply_run = 1;
+  // The same for rows of B as they are, kLineRows of A and fewer, by elements of B and the scales
+  // that are applied to them (null: none), of so many elements; null, or returning null, where
+  // there is none. K is whole lines, tile.a_step, and runs are multiples of line_run.
+  MultiplyLines (*multiply_lines)(const Matrix& elements, const Matrix* scales,
+                                  std::int64_t tile) = nullptr;
+  std::int64_t line_run = 1;
   // GEMV: `dot` for one row of A by B's one-byte codes, decoded in registers, with scales; null, or
   // returning null, where there is none. Code 0 is zero.
   DotKernel (*dot_codes)(const Format&) = nullptr;
@@ -224,7 +248,8 @@ inline bool scales_change(const GemmOperand& operand) {
 inline bool is_integer_job(const GemmJob& job) {
   const auto fits = [](const GemmOperand& operand) {
     const Format& format = operand.quantized.codes.format;
-    return operand.is_quantized() && (format == e2m1fn || format == e2m3fn || format == mxint8);
+    return operand.is_quantized() &&
+           (format == e2m1fn || format == e2m3fn || format.twos_complement);
   };
   return job.accumulator == Accumulator::f32 && fits(job.a) && fits(job.b) &&
          common_run(job) % kDotStep == 0;

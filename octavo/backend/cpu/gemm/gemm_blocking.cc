@@ -4,6 +4,7 @@
 
 #include "octavo/backend/cpu/gemm/gemm_scale_range.h"
 #include "octavo/backend/cpu/isa.h"
+#include "octavo/backend/cpu/matrix_io.h"
 
 namespace octavo::cpu {
 namespace {
@@ -27,13 +28,33 @@ std::int64_t equal_kc(std::int64_t most, std::int64_t depth, std::int64_t run) {
 // not worth noticing.
 constexpr std::int64_t kPackedABytes = 64 << 20, kLeastPackedRows = 2048;
 
+// f32: are codes of B packed by a kernel of their own? Then each is decoded once for all rows.
+bool packs_few(const GemmMethod& method, const GemmJob& job) {
+  if (method.packed_type != PackedType::f32 || method.kc == 0 || method.pack_codes == nullptr ||
+      !job.b.is_quantized() || job.a.cols() % kDotStep != 0)
+    return false;
+  const Matrix& codes = job.b.quantized.codes;
+  const std::int64_t tile = job.b.quantized.tile.cols;
+  const bool nibbles = codes.packed && codes.format.bits() == 4;
+  return !codes.panels.exists() && (nibbles || (!codes.packed && is_contiguous(codes))) &&
+         (tile == 0 || tile >= codes.cols || tile % kDotStep == 0) &&
+         method.pack_codes({codes.format, PanelOf::b, nibbles}) != nullptr;
+}
+
+// As far as can be said without scales.
+bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
+  const GemmMethod& method = *c.method;
+  return c.whole_k && c.packs_a && method.multiply_lines != nullptr && job.out.rows <= kLineRows &&
+         job.a.cols() % method.tile.step_of_a() == 0 && !job.b.elements().panels.exists();
+}
+
 GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   GemmBlocking c;
   c.method = &method;
   // Matrix instructions pay from a few rows on, with packed weights from one.
   const bool has_matrices =
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
-  const std::int64_t few = has_matrices ? kDotRows : kSmallM;
+  const std::int64_t few = has_matrices || packs_few(method, job) ? kDotRows : kSmallM;
   c.small_m = job.out.rows <= few && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
@@ -117,6 +138,23 @@ void choose_scales(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   if (c.scaled) c.run = c.kc;
 }
 
+// Few rows of A by lines of B: is everything as the kernels of lines take it? `needs_scales` is of
+// tiles of B.
+MultiplyLines lines_of(const GemmBlocking& c, const GemmJob& job) {
+  const GemmMethod& method = *c.method;
+  const Matrix& elements = job.b.elements();
+  const bool nibbles = elements.packed && elements.format.bits() == 4;
+  if (!may_be_lines(c, job) || !(nibbles || is_contiguous(elements))) return nullptr;
+  const bool of_tiles = c.applied_scales == AppliedScales::tiles && scales_change(job.b);
+  const bool in_runs = c.applied_scales != AppliedScales::tiles && !c.scaled &&
+                       (scales_change(job.a) || scales_change(job.b));
+  if (in_runs && c.run % method.line_run != 0) return nullptr;
+  const Matrix& scales = job.b.quantized.scales;
+  if (of_tiles && (scales.dtype != DType::code || !is_contiguous(scales))) return nullptr;
+  return method.multiply_lines(elements, of_tiles ? &scales : nullptr,
+                               of_tiles ? job.b.quantized.tile.cols : 0);
+}
+
 // With A packed: how many blocks of rows, and columns for each. A thread multiplies its rows by its
 // columns, streams panels of A for every `fits` columns, and decodes columns of B. In units of a
 // product, an element of A costs `stream` and one of B `decode`.
@@ -139,7 +177,9 @@ void divide_blocks(GemmBlocking& c, std::int64_t threads, std::int64_t rows, std
     const std::int64_t passes = blocks(wide, fits);
     // Blocks of a thread may have the same columns, decoded once.
     const std::int64_t decode = costs.decode / (parts % per_thread == 0 ? per_thread : 1);
-    const std::int64_t cost = high * wide + costs.stream * high * passes + decode * wide;
+    // Of whole tiles there may be more blocks than was wanted, and then a thread has one more.
+    const std::int64_t rounds = blocks(blocks(rows, high) * blocks(cols, wide), threads);
+    const std::int64_t cost = rounds * (high * wide + costs.stream * high * passes + decode * wide);
     if (least != 0 && cost >= least) continue;
     least = cost;
     c.mc = high;
@@ -154,6 +194,13 @@ std::int64_t columns_in(const GemmBlocking& c, std::int64_t bytes) {
   return std::max<std::int64_t>(tile.cols, bytes / column / tile.cols * tile.cols);
 }
 
+// Some blocks for each thread, of whole lines.
+std::int64_t lines_nc(std::int64_t cols, std::int64_t threads) {
+  constexpr std::int64_t kMost = 512, kBlocks = 4;
+  const std::int64_t some = threads > 1 ? std::min(kMost, blocks(cols, kBlocks * threads)) : kMost;
+  return round_up(std::min(some, cols), kLineCols);
+}
+
 void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   const std::int64_t rows = std::min(c.packed_rows, job.out.rows), cols = job.out.cols;
   const Microkernel& tile = c.method->tile;
@@ -163,8 +210,12 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
     c.nc = exec.threads > 2 ? kSmallMNc / 4 : kSmallMNc;
   } else if (c.whole_k) {
     c.kc = round_up(std::max<std::int64_t>(1, job.a.cols()), kGemmKc);  // every run divides it
-    divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kWholeKBytes),
-                  kTileCosts);
+    if (c.lines != nullptr) {
+      c.mc = kLineRows;
+      c.nc = lines_nc(cols, std::max(1, exec.threads));
+    } else
+      divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kWholeKBytes),
+                    kTileCosts);
   } else if (c.packs_a) {
     // Sums of a block stay from one block of K to the next.
     const std::int64_t most = c.one_k_block ? rows : std::min(rows, kMaxSumRows);
@@ -192,6 +243,7 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   GemmBlocking c = initial_blocking(method, job);
   choose_scales(c, exec, job);
+  c.lines = lines_of(c, job);
   choose_blocks(c, exec, job);
   return c;
 }
@@ -202,9 +254,15 @@ std::int64_t gemm_workspace(const GemmMethod& method, const Exec& exec, const Ge
   for (const GemmMethod* one : {&method, method.wide}) {
     if (one == nullptr) continue;
     GemmBlocking c = initial_blocking(*one, job);
-    choose_blocks(c, exec, job);
-    most = std::max(most,
-                    packed_a_at(nullptr, c, job).bytes + c.threads * scratch_at(nullptr, c).bytes);
+    const auto count = [&] {
+      choose_blocks(c, exec, job);
+      most = std::max(
+          most, packed_a_at(nullptr, c, job).bytes + c.threads * scratch_at(nullptr, c).bytes);
+    };
+    count();
+    if (!may_be_lines(c, job)) continue;
+    c.lines = [](const LinesJob&) {};
+    count();
   }
   return most;
 }
@@ -236,7 +294,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.few_rows()) ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);
-  take(scratch.b_packed, b_rows * c.kc, packed_size);
+  if (c.lines == nullptr) take(scratch.b_packed, b_rows * c.kc, packed_size);
   const std::int64_t staged = std::min(c.kc, c.whole_k ? kMaxKc : c.kc);
   if (!c.small_m) take(scratch.stage, std::max(tile.rows, tile.cols) * staged, packed_size);
   take(scratch.a_scales, a_rows * runs, sizeof(float));

@@ -32,6 +32,8 @@ struct GemmBlocking {
   bool packs_a = false;
   std::int64_t packed_rows = 0;  // the rows of A where it is not packed
   bool one_k_block = false;
+  // With whole_k: few rows of A by lines of B (GemmMethod::multiply_lines, gemm_lines.cc).
+  MultiplyLines lines = nullptr;
   DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed
   bool dots_nibbles = false;      // that reads two codes of four bits in a byte
   std::int64_t kc = kGemmKc;      // K blocking: products summed before the next panels are packed
@@ -48,6 +50,8 @@ struct GemmBlocking {
   // With packs_a: so few rows that a packed panel of B need not stay in L2.
   [[nodiscard]] bool few_rows() const { return !whole_k && mc <= 4 * method->tile.rows; }
 };
+// Elements of K of a few rows of A that are packed at a time, for lines of B.
+inline constexpr std::int64_t kLinePieceK = 512;
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
 
 // A, or packed_rows rows of it: [block of K][row panel], and the scales of each panel.

@@ -29,6 +29,9 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
 void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch);
+// A few rows of A, of which pieces of K are packed before all blocks, by lines of B.
+void lines_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
+void pack_lines_a(const GemmCall& call, std::int64_t piece, const GemmScratch& scratch);
 
 // Small M: along the rows of B, or along contiguous columns of it.
 void small_m_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);

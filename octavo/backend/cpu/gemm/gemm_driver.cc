@@ -20,6 +20,7 @@ namespace {
 
 ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b, std::int64_t rows) {
   if (c.small_m) return c.scaled && b.in_columns() ? small_m_columns_block : small_m_block;
+  if (c.lines != nullptr) return lines_block;
   if (c.whole_k) return whole_k_block;
   if (b.in_panels() && rows <= c.method->multiply_rows) return few_rows_block;
   return c.packs_a ? packed_a_block : packed_block;
@@ -30,7 +31,11 @@ ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b, std::
 void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   if (job.out.rows == 0 || job.out.cols == 0) return;
   const GemmBlocking c = choose_blocking(method, exec, job);
-  const GemmOperandRows a(isa, job.a, *c.method, c.applied_to_a, PanelOf::a),
+  // A few rows of A are packed as panels of B are, from rows.
+  GemmMethod of_rows = *c.method;
+  of_rows.pack_codes = nullptr;
+  const GemmOperandRows a(isa, job.a, c.lines != nullptr ? of_rows : *c.method, c.applied_to_a,
+                          PanelOf::a),
       b(isa, job.b, *c.method, c.applied_scales, PanelOf::b);
   const GemmEpilogue epilogue(isa, job);
   std::byte* const memory = exec.workspace.data();
@@ -44,7 +49,9 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
     const std::int64_t rows = std::min(c.packed_rows, job.out.rows - first);
     packed_a.first_row = first;
     const GemmCall call{c, job, a, b, epilogue, packed_a};
-    const std::int64_t panels = c.packs_a ? blocks(rows, c.method->tile.rows) : 0;
+    const std::int64_t panels = !c.packs_a           ? 0
+                                : c.lines != nullptr ? blocks(job.a.cols(), kLinePieceK)
+                                                     : blocks(rows, c.method->tile.rows);
     const std::int64_t row_blocks = blocks(rows, c.mc), units = row_blocks * c.col_blocks;
     SharedRanges some_panels(panels, c.threads), some_units(units, c.threads);
     std::atomic<std::int64_t> packed = 0;
@@ -52,7 +59,7 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
       const GemmScratch scratch = scratch_of(part);
       for (std::int64_t panel = some_panels.take(part); panel >= 0;
            panel = some_panels.take(part)) {
-        pack_a(call, panel, scratch);
+        (c.lines != nullptr ? pack_lines_a : pack_a)(call, panel, scratch);
         packed.fetch_add(1, std::memory_order_release);
       }
       // Those that others have begun.

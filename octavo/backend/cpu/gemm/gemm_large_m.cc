@@ -101,14 +101,6 @@ void pack_depth(const GemmCall& call, PanelOf side, std::int64_t first, std::int
   }
 }
 
-void pack_all_scales(const GemmOperandRows& rows, std::int64_t first, int count, const KBlock& all,
-                     float* to) {
-  const std::int64_t some = std::max<std::int64_t>(1, kMaxKc / all.run);
-  for (std::int64_t r = 0; r < all.runs; r += some)
-    pack_scales(rows, first, count, r * all.run, all.run, std::min(some, all.runs - r),
-                to + r * count);
-}
-
 // Of few rows, panels of B are of little use: each is multiplied while L1 has it, or where packed
 // weights are.
 void few_panels(const GemmCall& call, const GemmBlock& block, const KBlock& at,
@@ -175,7 +167,7 @@ void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch
     const KBlock all = whole_k(call);
     const PanelOfA to = panel_of_a(call, all, row);
     pack_depth(call, PanelOf::a, row, 0, all.padded, scratch, to.panel);
-    if (!c.scaled) pack_all_scales(call.a, row, rows, all, to.scales);
+    if (!c.scaled) pack_all_scales(call.a, row, rows, all.run, all.runs, to.scales);
     return;
   }
   for (std::int64_t k = 0; k < depth; k += c.kc) {
@@ -285,7 +277,8 @@ void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScrat
   for (std::int64_t col = 0; !block.b_is_packed && col < padded_cols; col += tile.cols) {
     if (!once) pack_columns(col, 0, all.padded, scratch.b_packed + col * all.padded * bytes);
     if (!c.scaled)
-      pack_all_scales(call.b, block.col + col, tile.cols, all, scratch.b_scales + col * all.runs);
+      pack_all_scales(call.b, block.col + col, tile.cols, all.run, all.runs,
+                      scratch.b_scales + col * all.runs);
   }
   const auto job_of = [&](std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t n,
                           const std::byte* b) -> MicrokernelJob {

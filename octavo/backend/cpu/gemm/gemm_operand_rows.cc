@@ -125,7 +125,7 @@ const float* GemmOperandRows::widened(const void* values, std::int64_t n, float*
         stage[i] = static_cast<float>(static_cast<const double*>(values)[i]);
       return stage;
     case DType::bf16:
-      widen_bf16(values, stage, n);
+      widen_bf16(isa_, values, stage, n);
       return stage;
     default:
       decode_(decoder_, values, stage, n);
@@ -146,6 +146,13 @@ void GemmOperandRows::load_tile_scales(std::int64_t row, std::int64_t first, std
 bool GemmOperandRows::scales_change() const {
   return operand_.is_quantized() && applied_scales_ == AppliedScales::none &&
          tile_cols_ < operand_.cols();
+}
+
+bool GemmOperandRows::have_one_scale(std::int64_t first_row, std::int64_t count) const {
+  const std::int64_t last = first_row + count - 1;
+  if (last >= rows()) return false;
+  return !operand_.is_quantized() || applied_scales_ == AppliedScales::tiles ||
+         first_row / tile_rows_ == last / tile_rows_;
 }
 
 float GemmOperandRows::level() const {
@@ -225,7 +232,7 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
     }
     default: {
       const auto* codes = static_cast<const std::uint8_t*>(gather(elements, row, k, n, gathered));
-      if (elements.format == mxint8) {  // an integer as it is
+      if (elements.format.twos_complement) {  // an integer as it is
         if (reinterpret_cast<const std::byte*>(codes) != gathered)
           return reinterpret_cast<const std::byte*>(codes);
         std::memcpy(stage, codes, static_cast<std::size_t>(n));

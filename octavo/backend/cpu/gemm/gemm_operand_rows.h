@@ -56,6 +56,9 @@ class GemmOperandRows {
   // Is there more than one factor along K that is left to the sums?
   [[nodiscard]] bool scales_change() const;
 
+  // Are the factors that are left to the sums the same for all of these rows?
+  [[nodiscard]] bool have_one_scale(std::int64_t first_row, std::int64_t count) const;
+
   // Column-major: values for f32 panels whose neighbour in the next row is next in memory?
   [[nodiscard]] bool in_columns() const { return in_columns_; }
   // If so: element k of n rows, at most kMaxKc.

@@ -1,5 +1,7 @@
+// Packing of operand rows into the panels that a microkernel reads.
 #include "octavo/backend/cpu/gemm/gemm_pack.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace octavo::cpu {
@@ -77,6 +79,12 @@ void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& o
 
 void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,
                  std::int64_t run, std::int64_t runs, float* to) {
+  if (operand.have_one_scale(first_row, count)) {
+    alignas(64) float scales[kMaxKc];
+    operand.scales(first_row, k, run, runs, scales, 1);
+    for (std::int64_t i = 0; i < runs; ++i) std::fill_n(to + i * count, count, scales[i]);
+    return;
+  }
   for (int r = 0; r < count; ++r) {
     if (first_row + r < operand.rows()) {
       operand.scales(first_row + r, k, run, runs, to + r, count);
@@ -84,6 +92,13 @@ void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int cou
       for (std::int64_t i = 0; i < runs; ++i) to[i * count + r] = 0.0F;
     }
   }
+}
+
+void pack_all_scales(const GemmOperandRows& operand, std::int64_t first_row, int count,
+                     std::int64_t run, std::int64_t runs, float* to) {
+  const std::int64_t some = std::max<std::int64_t>(1, kMaxKc / run);
+  for (std::int64_t r = 0; r < runs; r += some)
+    pack_scales(operand, first_row, count, r * run, run, std::min(some, runs - r), to + r * count);
 }
 
 }  // namespace octavo::cpu

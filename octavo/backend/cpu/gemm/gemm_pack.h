@@ -30,5 +30,8 @@ void pack_panel(const GemmMethod& method, PanelOf side, const GemmOperandRows& o
 // The scales of `count` rows, [runs][count]; those beyond the edge are 0.
 void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,
                  std::int64_t run, std::int64_t runs, float* to);
+// Those of all of K.
+void pack_all_scales(const GemmOperandRows& operand, std::int64_t first_row, int count,
+                     std::int64_t run, std::int64_t runs, float* to);
 
 }  // namespace octavo::cpu

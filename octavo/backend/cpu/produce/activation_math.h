@@ -1,6 +1,7 @@
 // exp, erfc and the activations (GELU, SiLU, ReLU), in f64 without branches, so that compilers
 // vectorise loops over them. Relative errors are below 6e-10, a hundredth of the last place of the
 // f32 that the result is rounded to; libm's functions would be exact to f64, and a tenth as fast.
+// Internal linkage: instruction sets compile them for themselves.
 #pragma once
 
 #include <bit>
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 namespace octavo::cpu {
+namespace {
 
 // Branch-free select by masks: compilers make a branch of `?:` on f64.
 inline double chosen(bool condition, double a, double b) {
@@ -84,4 +86,5 @@ inline double silu_of(double x) { return x / (1.0 + exp_of(-x)); }
 
 inline double relu_of(double x) { return chosen(x <= 0.0, 0.0, x); }
 
+}  // namespace
 }  // namespace octavo::cpu

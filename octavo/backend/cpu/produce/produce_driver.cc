@@ -8,7 +8,7 @@
 #include "octavo/backend/cpu/isa.h"
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/narrow.h"
-#include "octavo/backend/cpu/produce/activation_math.h"
+#include "octavo/backend/cpu/produce/activation_spans.h"
 #include "octavo/backend/cpu/work_split.h"
 #include "octavo/format/named_formats.h"
 
@@ -151,30 +151,23 @@ void norm_rows(const Isa& isa, const Exec& exec, const Matrix& x, const Producer
   });
 }
 
-template <typename Activate>
-void activate_rows(const Isa& isa, const Exec& exec, const Matrix& x, bool gated, const Matrix& out,
-                   Activate&& activate) {
+void activate_rows(const Isa& isa, const Exec& exec, const Matrix& x, const Producer& producer,
+                   const Matrix& out) {
   const Reader read(isa, x);
   const Writer write(isa, out);
+  const ActivateSpan activate = isa.activate != nullptr ? isa.activate : activate_span;
   const std::int64_t per_row = (out.cols + kStage - 1) / kStage;
-  parallel_units(out.rows * per_row, useful_threads(exec, out.rows * out.cols),
-                 [&](std::int64_t unit) {
-                   alignas(64) double values[kStage], gates[kStage];
-                   alignas(64) float stage[kStage];
-                   const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
-                   const std::int64_t n = std::min(kStage, out.cols - col);
-                   const double* in = read(row, col, n, values);
-                   float* to = write.place(row, col, stage);
-                   if (gated) {
-                     const double* gate = read(row, out.cols + col, n, gates);
-                     for (std::int64_t i = 0; i < n; ++i)
-                       to[i] = static_cast<float>(activate(in[i]) * gate[i]);
-                   } else {
-                     for (std::int64_t i = 0; i < n; ++i)
-                       to[i] = static_cast<float>(activate(in[i]));
-                   }
-                   write.finish(row, col, n, stage);
-                 });
+  parallel_units(
+      out.rows * per_row, useful_threads(exec, out.rows * out.cols), [&](std::int64_t unit) {
+        alignas(64) double values[kStage], gates[kStage];
+        alignas(64) float stage[kStage];
+        const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
+        const std::int64_t n = std::min(kStage, out.cols - col);
+        const double* in = read(row, col, n, values);
+        const double* gate = producer.gated ? read(row, out.cols + col, n, gates) : nullptr;
+        activate(producer.kind, in, gate, write.place(row, col, stage), n);
+        write.finish(row, col, n, stage);
+      });
 }
 
 }  // namespace
@@ -182,19 +175,7 @@ void activate_rows(const Isa& isa, const Exec& exec, const Matrix& x, bool gated
 void produce_matrix(const Isa& isa, const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) {
   if (producer.is_norm()) return norm_rows(isa, exec, x, producer, out);
-  const auto activate_with = [&](auto activate) {
-    activate_rows(isa, exec, x, producer.gated, out, activate);
-  };
-  switch (producer.kind) {
-    case ProducerKind::gelu:
-      return activate_with([](double value) { return gelu_of(value); });
-    case ProducerKind::gelu_tanh:
-      return activate_with([](double value) { return gelu_tanh_of(value); });
-    case ProducerKind::silu:
-      return activate_with([](double value) { return silu_of(value); });
-    default:
-      return activate_with([](double value) { return relu_of(value); });
-  }
+  activate_rows(isa, exec, x, producer, out);
 }
 
 }  // namespace octavo::cpu

@@ -41,11 +41,11 @@ void rotate_f32(const float* x, float* out, std::int64_t pairs, std::int64_t n,
   std::memcpy(out + pairs, right, static_cast<std::size_t>(n) * sizeof(float));
 }
 
-void rotate_bf16(const Narrower& narrow, const std::uint16_t* x, std::uint16_t* out,
+void rotate_bf16(const Isa& isa, const Narrower& narrow, const std::uint16_t* x, std::uint16_t* out,
                  std::int64_t pairs, std::int64_t n, const Angles& angles) {
   alignas(64) float halves[2 * kPairs];
-  widen_bf16(x, halves, n);
-  widen_bf16(x + pairs, halves + kPairs, n);
+  widen_bf16(isa, x, halves, n);
+  widen_bf16(isa, x + pairs, halves + kPairs, n);
   rotate_f32(halves, halves, kPairs, n, angles);
   narrow(halves, reinterpret_cast<std::byte*>(out), n);
   narrow(halves + kPairs, reinterpret_cast<std::byte*>(out + pairs), n);
@@ -77,7 +77,7 @@ void rope_heads(const Isa& isa, const Exec& exec, const RopeJob& job) {
         if (job.dtype == DType::f32)
           return rotate_f32(reinterpret_cast<const float*>(x) + first,
                             reinterpret_cast<float*>(out) + first, job.pairs, n, angles);
-        rotate_bf16(narrow, reinterpret_cast<const std::uint16_t*>(x) + first,
+        rotate_bf16(isa, narrow, reinterpret_cast<const std::uint16_t*>(x) + first,
                     reinterpret_cast<std::uint16_t*>(out) + first, job.pairs, n, angles);
       });
     }

@@ -7,6 +7,7 @@
 
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/work_split.h"
+#include "octavo/format/named_formats.h"
 #include "octavo/round/encode.h"
 
 namespace octavo::cpu {
@@ -44,10 +45,16 @@ bool is_plain(const QuantizeJob& job) {
   const bool is_own = scale.arith == Arith::octavo || scale.arith == Arith::divide;
   return scale.format == ScaleFormat::e8m0 && scale.margin == 0 &&
          (is_te(scale) || (is_own && scale.non_finite == NonFinite::poison)) &&
-         scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
-         job.given_inv_scale == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
-         !job.hadamard_columnwise && !job.source.is_quantized() &&
-         job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
+         scale.min_amax == 0.0F && job.given_amax == nullptr && job.given_inv_scale == nullptr &&
+         job.counts == nullptr && !job.hadamard_rowwise && !job.hadamard_columnwise &&
+         !job.source.is_quantized() && job.encode.rounding == Rounding::nearest_even &&
+         job.encode.overflow == Overflow::saturate;
+}
+
+bool takes_policy(const Isa& isa, const QuantizeJob& job) {
+  if (job.policy == AmaxPolicy::max) return true;
+  return job.policy == AmaxPolicy::mse && isa.mx_searches && job.scale.arith == Arith::octavo &&
+         job.rowwise.codes.format == e2m1fn && !job.columnwise.wanted();
 }
 
 bool fits(const QuantizedMatrix& to) {
@@ -60,11 +67,16 @@ bool fits(const QuantizedMatrix& to) {
 bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const Matrix& values = job.source.values;
   const QuantizedMatrix &rowwise = job.rowwise, &columnwise = job.columnwise;
-  if (isa.mx == nullptr || !is_plain(job) || !fits(rowwise) || !fits(columnwise)) return false;
+  if (isa.mx == nullptr || !is_plain(job) || !takes_policy(isa, job) || !fits(rowwise) ||
+      !fits(columnwise))
+    return false;
   const bool packs_both = columnwise.wanted() && rowwise.wanted() && rowwise.codes.packed;
   if (!is_contiguous(values) || columnwise.codes.packed || packs_both) return false;
   const Format& format = rowwise.wanted() ? rowwise.codes.format : columnwise.codes.format;
-  MxBlocks blocks{.format = format, .source = values.dtype, .rule = job.scale.rule};
+  MxBlocks blocks{.format = format,
+                  .source = values.dtype,
+                  .rule = job.scale.rule,
+                  .searches = job.policy == AmaxPolicy::mse};
   if (format.has_nan())
     blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
   const MxKernels kernels = isa.mx(blocks);

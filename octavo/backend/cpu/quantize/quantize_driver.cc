@@ -69,9 +69,9 @@ class CopyMaker {
   void run(const Exec& exec, AtomicCounts* counts) const {
     const std::int64_t rows = values_.rows(), cols = values_.cols();
     if (rows == 0 || cols == 0) return;
-    const std::int64_t strips = (rows + tile_.rows - 1) / tile_.rows;
+    const std::int64_t tile_rows = (rows + tile_.rows - 1) / tile_.rows;
     const std::int64_t wide = chunk_tiles() * tile_.cols;
-    const std::int64_t chunks = (cols + wide - 1) / wide, units = strips * chunks;
+    const std::int64_t chunks = (cols + wide - 1) / wide, units = tile_rows * chunks;
     const int threads = useful_threads(exec, rows * cols);
     const auto area = [&](std::int64_t unit) {
       const std::int64_t row = unit / chunks * tile_.rows, col = unit % chunks * wide;

@@ -23,7 +23,7 @@ const Real* as_real(const Isa& isa, DType dtype, const void* values, std::int64_
   if (dtype == kDType<Real>) return static_cast<const Real*>(values);
   if constexpr (std::is_same_v<Real, float>) {
     if (dtype == DType::bf16) {
-      widen_bf16(values, stage, n);
+      widen_bf16(isa, values, stage, n);
       return stage;
     }
   }

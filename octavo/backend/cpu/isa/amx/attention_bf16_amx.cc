@@ -20,6 +20,7 @@
 #include "octavo/backend/cpu/isa/amx/tiles.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/attention_avx512.h"
+#include "octavo/backend/cpu/isa/avx512/attention_decode_steps.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi_internal.h"
@@ -93,8 +94,9 @@ const AttentionMethod kBf16{.name = "bf16 AMX",
                             .interleave = interleave_words,
                             .interleave_keys = interleave_lines,
                             .panels = &kAmxPanels,
-                            .decode_kernels = avx512_vbmi_decode_attention,
-                            .precise = &kAvx512VbmiAttention};
+                            .decode_kernels = amx_decode_attention,
+                            .precise = &kAvx512VbmiAttention,
+                            .decode_steps = &kAvx512DecodeSteps};
 
 // V: as is_bf16_by_tile, or with any scale per row.
 bool takes_values(const GemmOperand& v, DType values) {

@@ -27,12 +27,13 @@ struct FormatValues {
   }
 };
 
-// mxint8: integers in 64ths.
+// mxint8 and int8: integers in units of the smallest value.
+template <const Format& kFormat>
 struct IntegerValues {
   [[gnu::always_inline]] Values operator()(__m512i codes) const {
     const __m512i words[2] = {_mm512_cvtepi8_epi16(_mm512_castsi512_si256(codes)),
                               _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(codes, 1))};
-    const __m512 unit = _mm512_set1_ps(0x1p-6F);
+    const __m512 unit = _mm512_set1_ps(static_cast<float>(min_positive(kFormat)));
     Values values;
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
@@ -141,7 +142,8 @@ DotKernel amx_dot_codes(const Format& format) {
   if (format == e2m1fn) return dot_codes<FormatValues<e2m1fn>>;
   if (format == e2m3fn) return dot_codes<FormatValues<e2m3fn>>;
   if (format == e3m2fn) return dot_codes<FormatValues<e3m2fn>>;
-  if (format == mxint8) return dot_codes<IntegerValues>;
+  if (format == mxint8) return dot_codes<IntegerValues<mxint8>>;
+  if (format == int8) return dot_codes<IntegerValues<int8>>;
   return nullptr;
 }
 

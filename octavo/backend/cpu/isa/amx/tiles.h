@@ -1,6 +1,7 @@
-// AMX tiles: a microkernel of 32 x 32 sums in four tiles, with two tiles of A and two of B. A tile
-// is sixteen rows of 64 bytes. Panels of A have 64 bytes of K for each row, a row of a tile; panels
-// of B have the elements of K that one instruction lane sums, four bytes, side by side.
+// AMX tiles, their configuration (_tile_loadconfig) and instructions: a microkernel of 32 x 32 sums
+// in four tiles, with two tiles of A and two of B. A tile is sixteen rows of 64 bytes. Panels of A
+// have 64 bytes of K for each row, a row of a tile; panels of B have the elements of K that one
+// instruction lane sums, four bytes, side by side.
 //
 // The floor: an instruction multiplies two tiles in 16 cycles and loads one from L1 in 8, so that
 // four products hide the four loads of a step. Scales that change along K are applied to the sums
@@ -175,9 +176,23 @@ template <typename T, bool kUpperOnly>
   store_all<T, kUpperOnly>(job);
 }
 
+// Sums stay in memory of their own meanwhile: where those of `job` are, rows may be a power of two
+// apart, and 32 of them more than L1 holds then.
 template <typename T, bool kUpperOnly>
-[[gnu::always_inline]] inline void sum_runs(const MicrokernelJob& job) {
+[[gnu::always_inline]] inline void sum_runs(const MicrokernelJob& given) {
   constexpr int kRows = kUpperOnly ? kHalf : kSide;
+  TileSums<float> total;
+  const auto each = [&](const auto& copy) __attribute__((always_inline)) {
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+      for (int j = 0; j < kSide; j += kHalf)
+        copy(given.sums + i * given.pitch + j, total.at[i] + j);
+  };
+  if (!given.overwrites)
+    each([](const float* from, float* to) { _mm512_store_ps(to, _mm512_loadu_ps(from)); });
+  MicrokernelJob job = given;
+  job.sums = total.at[0];
+  job.pitch = kSide;
   const std::byte *a = job.a, *b = job.b;
   const auto steps = static_cast<int>(job.run / T::kStep);
   TileSums<typename T::Sum> parts[2];
@@ -195,6 +210,7 @@ template <typename T, bool kUpperOnly>
   }
   scale_rows<T>(parts[(job.runs - 1) & 1], job, job.runs - 1, 0, kRows,
                 job.overwrites && job.runs == 1);
+  each([](float* to, const float* from) { _mm512_storeu_ps(to, _mm512_load_ps(from)); });
 }
 
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include "octavo/backend/cpu/isa.h"
 #include "octavo/backend/cpu/isa/avx2/encode_lanes.h"
+#include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 
 namespace octavo::cpu {
 namespace {
@@ -40,6 +41,7 @@ std::uint32_t amax_of(const std::byte* from, std::int64_t bytes) {
   };
   typename L::Bits most[4] = {L::splat(0), L::splat(0), L::splat(0), L::splat(0)};
   const auto step = [&](const std::byte* at) __attribute__((always_inline)) {
+    prefetch_ahead<kStep>(at);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
       most[i] = larger_of(most[i], L::band(L::load_words(at + i * L::kLanes * 4), magnitude));

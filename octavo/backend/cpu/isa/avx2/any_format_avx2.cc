@@ -5,6 +5,7 @@
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
 #include "octavo/backend/cpu/isa/portable/product_lanes.h"
+#include "octavo/backend/cpu/produce/activation_spans.h"
 
 namespace octavo::cpu {
 
@@ -19,6 +20,11 @@ void avx2_decode_any(const Decoder& decoder, const void* codes, void* values, st
 
 Counts avx2_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
   return portable::count_any(encoder, values, n, index);
+}
+
+void avx2_activate(ProducerKind kind, const double* x, const double* gate, float* out,
+                   std::int64_t n) {
+  activate_span(kind, x, gate, out, n);
 }
 
 const ProductSpans kAvx2Products = portable::kProductSpans;

@@ -17,6 +17,7 @@ void avx2_encode_any(const Encoder&, const void* values, void* codes, std::int64
                      std::uint64_t index);
 void avx2_decode_any(const Decoder&, const void* codes, void* values, std::int64_t n);
 Counts avx2_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
+void avx2_activate(ProducerKind, const double* x, const double* gate, float* out, std::int64_t n);
 extern const ProductSpans kAvx2Products;
 void avx2_rank(const RankedTiles& job, std::uint32_t* found);
 void avx2_fp4_squares(const float* x, std::int64_t n, const float* factors, int count, float* sums);

@@ -31,12 +31,16 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .amax16 = avx2_amax16,
                    .amax = avx2_amax,
                    .fp4 = avx2_fp4,
+                   .fp4_searches = true,
                    .decode_scaled = avx2_decode_scaled,
                    .narrow_bf16 = narrow_bf16<Avx2Lanes>,
                    .rank = avx2_rank,
                    .fp4_squares = avx2_fp4_squares,
                    .row_error = avx2_row_error,
-                   .products = &kAvx2Products};
+                   .products = &kAvx2Products,
+                   .widen_bf16 = widen_bf16_lanes<Avx2Lanes>,
+                   .activate = avx2_activate,
+                   .mx_searches = true};
 
 const Kernels kAvx2Kernels =
     make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");

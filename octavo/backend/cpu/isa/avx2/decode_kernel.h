@@ -4,10 +4,12 @@
 // bf16, f16 or f64, is exact or rounds as the target does. No branch or address depends on data.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "octavo/backend/cpu/isa.h"
+#include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
 
@@ -37,7 +39,14 @@ struct DecodeConstants {
   }
 };
 
-template <typename L>
+// Which specials there may be: only what a format has needs an operation.
+enum class Specials { none, nan_on_top, any };
+inline Specials specials_of(const Format& format) {
+  if (format.has_inf || format.nan == Nan::negative_zero) return Specials::any;
+  return format.nan == Nan::none ? Specials::none : Specials::nan_on_top;
+}
+
+template <typename L, Specials kSpecials = Specials::any>
 [[gnu::always_inline]] inline typename L::Bits decode_lanes(const DecodeConstants<L>& k,
                                                             typename L::Bits code) {
   using Bits = typename L::Bits;
@@ -47,7 +56,9 @@ template <typename L>
   const Bits normal = L::add(L::shift_left(field, k.up), k.rebias);
   const Bits small = L::fmul(L::to_float(field), k.step);
   Bits value = L::select(L::above(field, k.last_subnormal), normal, small);
+  if constexpr (kSpecials == Specials::none) return L::bor(value, sign);
   value = L::select(L::above(field, k.last_finite), L::splat(kNan), value);
+  if constexpr (kSpecials == Specials::nan_on_top) return L::bor(value, sign);
   value = L::select(L::equal(field, k.inf_field), L::splat(kInf), value);
   return L::select(L::equal(code, k.nan_code), L::splat(kNan), L::bor(value, sign));
 }
@@ -60,23 +71,45 @@ void decode_span(const Decoder& decoder, const void* codes, void* values, std::i
   const auto code_mask = L::splat(decoder.format.code_mask());
   const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
   auto* __restrict to = static_cast<std::byte*>(values);
-  const auto one = [&](const std::uint8_t* in, std::byte* out) __attribute__((always_inline)) {
-    L::template store<kTarget>(decode_lanes<L>(k, L::band(L::load_codes(in), code_mask)), out);
+  const auto decoded = [&](const std::uint8_t* in) __attribute__((always_inline)) {
+    return decode_lanes<L>(k, L::band(L::load_codes(in), code_mask));
   };
+  const auto one = [&](const std::uint8_t* in, std::byte* out) __attribute__((always_inline)) {
+    L::template store<kTarget>(decoded(in), out);
+  };
+  // At most a vector, and less than that.
+  const auto some = [&](std::int64_t at, std::int64_t left) {
+    alignas(64) std::uint8_t staged[L::kLanes] = {};
+    alignas(64) std::byte out[L::kLanes * kBytes];
+    const auto count = static_cast<std::size_t>(left);
+    std::memcpy(staged, from + at, count);
+    one(staged, out);
+    std::memcpy(to + at * kBytes, out, count * kBytes);
+  };
+  constexpr std::int64_t kStep = 4 * L::kLanes;
   std::int64_t done = 0;
-  for (; done + 4 * L::kLanes <= n; done += 4 * L::kLanes) {
+  if constexpr (kTarget == DType::f32) {
+    const std::int64_t head = decoder.streams ? elements_to_line(to, kBytes) : -1;
+    if (head >= 0 && n >= kStep) {
+      for (; done < head; done += L::kLanes)
+        some(done, std::min<std::int64_t>(L::kLanes, head - done));
+      for (done = head; done + kStep <= n; done += kStep) {
+        prefetch_ahead<kStep>(from + done);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+          L::stream_words(decoded(from + done + i * L::kLanes),
+                          to + (done + i * L::kLanes) * kBytes);
+      }
+      L::stored();
+    }
+  }
+  for (; done + kStep <= n; done += kStep) {
+    prefetch_ahead<kStep>(from + done);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
       one(from + done + i * L::kLanes, to + (done + i * L::kLanes) * kBytes);
   }
-  for (; done < n; done += L::kLanes) {
-    alignas(64) std::uint8_t staged[L::kLanes] = {};
-    alignas(64) std::byte out[L::kLanes * kBytes];
-    const auto count = static_cast<std::size_t>(n - done < L::kLanes ? n - done : L::kLanes);
-    std::memcpy(staged, from + done, count);
-    one(staged, out);
-    std::memcpy(to + done * kBytes, out, count * kBytes);
-  }
+  for (; done < n; done += L::kLanes) some(done, std::min<std::int64_t>(L::kLanes, n - done));
 }
 
 // The last step, to bf16, drops bits that are zero: products are exact in it.
@@ -122,11 +155,13 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
   }
 }
 
-// mxint8: an integer in 64ths. To bf16 it is exact: eight significant bits.
+// mxint8 and int8: an integer in units of the smallest value. To bf16 it is exact: eight
+// significant bits.
 template <typename L, DType kTarget>
-void decode_int8(const Decoder&, const void* codes, void* values, std::int64_t n) {
+void decode_int8(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
   constexpr std::int64_t kBytes = element_bytes(kTarget);
-  const auto sign = L::splat(0x80), unit = L::splat(std::bit_cast<std::uint32_t>(0x1p-6F));
+  const auto smallest = static_cast<float>(min_positive(decoder.format));
+  const auto sign = L::splat(0x80), unit = L::splat(std::bit_cast<std::uint32_t>(smallest));
   const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
   auto* __restrict to = static_cast<std::byte*>(values);
   const auto one = [&](const std::uint8_t* in, std::byte* out) __attribute__((always_inline)) {
@@ -157,8 +192,8 @@ template <typename L>
 DecodeSpan choose_decode(const Decoder& decoder) {
   const Format& format = decoder.format;
   if (format == e8m0fnu && decoder.target == DType::f32) return decode_e8m0<L>;
-  if (format == mxint8 && decoder.target == DType::f32) return decode_int8<L, DType::f32>;
-  if (format == mxint8 && decoder.target == DType::bf16) return decode_int8<L, DType::bf16>;
+  if (format.twos_complement && decoder.target == DType::f32) return decode_int8<L, DType::f32>;
+  if (format.twos_complement && decoder.target == DType::bf16) return decode_int8<L, DType::bf16>;
   if (!lanes_decode(format)) return nullptr;
   switch (decoder.target) {
     case DType::f32:

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/isa/avx2/encode_lanes.h"
+#include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 #include "octavo/base/fp_env.h"
 
 namespace octavo::cpu {
@@ -42,6 +43,7 @@ void encode_span(const Encoder& encoder, const void* values, void* codes, std::i
   const auto* __restrict from = static_cast<const std::byte*>(values);
   auto* __restrict to = static_cast<std::uint8_t*>(codes);
   const auto group = [&](const std::byte* in, std::uint8_t* out) __attribute__((always_inline)) {
+    prefetch_ahead<L::kGroup * kBytes>(in);
     typename L::Bits raw[4];
     L::template load_group<kSource>(in, raw);
     const auto packed = codes_of_group<L, kRounding, kCases>(k, raw);
@@ -128,6 +130,7 @@ void encode_scaled_span(const Encoder& encoder, const void* values, void* codes,
   };
   const auto in_one_tile = [&](const std::byte* in, Bits factor, Bits is_poisoned,
                                std::uint8_t* out) __attribute__((always_inline)) {
+    prefetch_ahead<L::kGroup * kBytes>(in);
     Bits raw[4];
     L::template load_group<kSource>(in, raw);
 #pragma GCC unroll 4

@@ -25,34 +25,36 @@ template <typename L>
   return L::fmul(error, error);
 }
 
-// Four factors at a time: there is room for a multiple of four.
-template <typename L>
+// Four factors at a time: there is room for a multiple of four. Two: kTogether is what `count` is.
+template <typename L, int kTogether = 4>
 [[gnu::always_inline]] inline void fp4_squares_wide(const float* x, std::int64_t n,
                                                     const float* factors, int count, float* sums) {
   using Bits = typename L::Bits;
   constexpr int kVectors = 16 / L::kLanes;
   const Bits magnitude = L::splat(0x7FFFFFFFu);
-  for (int at = 0; at < count; at += 4) {
-    Bits factor[4], sum[4][kVectors];
+  for (int at = 0; at < count; at += kTogether) {
+    Bits factor[kTogether], sum[kTogether][kVectors];
 #pragma GCC unroll 4
-    for (int f = 0; f < 4; ++f) factor[f] = L::splat(std::bit_cast<std::uint32_t>(factors[at + f]));
+    for (int f = 0; f < kTogether; ++f)
+      factor[f] = L::splat(std::bit_cast<std::uint32_t>(factors[at + f]));
     const auto square = [&](std::int64_t i, int v, int f) __attribute__((always_inline)) {
       return fp4_square<L>(L::band(L::load_words(x + i + v * L::kLanes), magnitude), factor[f]);
     };
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 4
-      for (int f = 0; f < 4; ++f) sum[f][v] = square(0, v, f);
+      for (int f = 0; f < kTogether; ++f) sum[f][v] = square(0, v, f);
     for (std::int64_t i = 16; i < n; i += 16)
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 4
-        for (int f = 0; f < 4; ++f) sum[f][v] = L::fadd(sum[f][v], square(i, v, f));
-    __m128 four[4];
+        for (int f = 0; f < kTogether; ++f) sum[f][v] = L::fadd(sum[f][v], square(i, v, f));
+    __m128 four[kTogether];
 #pragma GCC unroll 4
-    for (int f = 0; f < 4; ++f) four[f] = L::four_sums(sum[f]);
-    _mm_storeu_ps(sums + at,
-                  _mm_hadd_ps(_mm_hadd_ps(four[0], four[1]), _mm_hadd_ps(four[2], four[3])));
+    for (int f = 0; f < kTogether; ++f) four[f] = L::four_sums(sum[f]);
+    constexpr int kLast = kTogether - 2;
+    _mm_storeu_ps(sums + at, _mm_hadd_ps(_mm_hadd_ps(four[0], four[1]),
+                                         _mm_hadd_ps(four[kLast], four[kLast + 1])));
   }
 }
 

@@ -60,11 +60,28 @@ struct Avx2Lanes {
   static Bits merge(Bits mask, Bits a, Bits b) {
     return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
   }
+  // table[i] of each lane, and of tables of sixteen that repeat after eight.
+  static Bits look_up(const float* table, Bits i) {
+    return as_bits(_mm256_i32gather_ps(table, i, 4));
+  }
+  static Bits small_table(const void* table, Bits i) {
+    return _mm256_permutevar8x32_epi32(load_words(table), i);
+  }
+  static std::uint32_t mask_bits(Mask m) {
+    return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
+  }
+  static Mask mask_of(std::uint32_t bits) {
+    const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(splat(bits), each), each);
+  }
   static Bits to_float(Bits a) { return as_bits(_mm256_cvtepi32_ps(a)); }
 
   static Bits load_words(const void* from) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(from));
   }
+  // Past the caches; `to` is aligned. stored() comes before the data is said to be there.
+  static void stream_words(Bits a, void* to) { _mm256_stream_si256(static_cast<__m256i*>(to), a); }
+  static void stored() { _mm_sfence(); }
   static void store_words(Bits a, void* to) { _mm256_storeu_si256(static_cast<__m256i*>(to), a); }
   // Eight elements as f32 bits, exactly.
   template <DType kSource>
@@ -204,6 +221,34 @@ struct Avx2Lanes {
       const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packus_epi32(tops, tops), 0x08);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pairs));
     }
+  }
+
+  // The values of sixteen codes of four bits, of which the last is the sign; and that of the lowest
+  // code of each word, whatever is above it.
+  static Bits nibble_table(const float* values) { return load_words(values); }
+  static Bits nibble_value(Bits table, Bits words) {
+    const Bits sign = band(_mm256_slli_epi32(words, 28), splat(0x80000000u));
+    return bor(_mm256_permutevar8x32_epi32(table, words), sign);
+  }
+
+  // Eight rows of eight words.
+  static void transpose(Bits (&r)[8]) {
+    Bits t[8];
+    for (int i = 0; i < 8; i += 2) {
+      t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+      t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+      r[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
+      r[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
+      r[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
+      r[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; ++i) {
+      t[i] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x20);
+      t[i + 4] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x31);
+    }
+    for (int i = 0; i < 8; ++i) r[i] = t[i];
   }
 
   static std::uint32_t largest(Bits a) {

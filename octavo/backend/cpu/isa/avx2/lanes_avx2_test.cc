@@ -16,6 +16,9 @@ class LanesAvx2 : public ::testing::Test {
 
 TEST_F(LanesAvx2, EncodeAnyBits) { expect_codes_of_any_bits(kAvx2Isa); }
 TEST_F(LanesAvx2, AmaxOfEveryLength) { expect_amaxes(kAvx2Isa); }
+TEST_F(LanesAvx2, SearchOfNvfp4) { expect_searched_nvfp4(kAvx2Isa); }
+TEST_F(LanesAvx2, SearchOfMxfp4) { expect_searched_mxfp4(kAvx2Isa); }
+TEST_F(LanesAvx2, DecodesPastTheCaches) { expect_streams(kAvx2Isa); }
 TEST_F(LanesAvx2, SquaresAreThoseOfCodes) { expect_errors_of_codes(kAvx2Isa.fp4_squares); }
 TEST_F(LanesAvx2, SquaresOfEverySize) { expect_every_size(kAvx2Isa.fp4_squares); }
 

@@ -132,19 +132,23 @@ void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
   }
 }
 
+template <typename L, DType kSource>
+MxKernels choose_mx_of(const MxBlocks& blocks) {
+  const bool nibbles = blocks.format.bits() == 4;
+  if (blocks.searches)
+    return {.rows = mx_searched_rows<L, kSource, false>,
+            .packed_rows = mx_searched_rows<L, kSource, true>};
+  return {.rows = mx_rows<L, kSource, false>,
+          .packed_rows = nibbles ? mx_rows<L, kSource, true> : nullptr,
+          .strip = mx_strip<L, kSource>};
+}
+
 template <typename L>
 MxKernels choose_mx(const MxBlocks& blocks) {
   const Encoder encoder = make_encoder(blocks.format, {}, DType::f32);
   if (!lanes_fit(encoder) || special_cases(encoder) == SpecialCases::general) return {};
-  const bool nibbles = blocks.format.bits() == 4;
-  if (blocks.source == DType::f32)
-    return {.rows = mx_rows<L, DType::f32, false>,
-            .packed_rows = nibbles ? mx_rows<L, DType::f32, true> : nullptr,
-            .strip = mx_strip<L, DType::f32>};
-  if (blocks.source == DType::bf16)
-    return {.rows = mx_rows<L, DType::bf16, false>,
-            .packed_rows = nibbles ? mx_rows<L, DType::bf16, true> : nullptr,
-            .strip = mx_strip<L, DType::bf16>};
+  if (blocks.source == DType::f32) return choose_mx_of<L, DType::f32>(blocks);
+  if (blocks.source == DType::bf16) return choose_mx_of<L, DType::bf16>(blocks);
   return {};
 }
 

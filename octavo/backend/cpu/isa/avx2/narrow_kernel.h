@@ -1,9 +1,11 @@
-// f32 to bf16 over lanes: to nearest even by integer arithmetic; NaN becomes quiet and keeps its
-// sign. Six operations a vector.
+// f32 to bf16 over lanes, and back: to nearest even by integer arithmetic; NaN becomes quiet and
+// keeps its sign. Six operations a vector.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "octavo/tensor/dtype.h"
 
@@ -31,6 +33,22 @@ void narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n) {
   for (std::int64_t i = done; i < n; ++i) staged[i - done] = values[i];
   L::template store<DType::bf16>(rounded(staged), reinterpret_cast<std::byte*>(some));
   for (std::int64_t i = done; i < n; ++i) out[i] = some[i - done];
+}
+
+template <typename L>
+void widen_bf16_lanes(const void* values, float* out, std::int64_t n) {
+  const auto* from = static_cast<const std::byte*>(values);
+  std::int64_t done = 0;
+  for (; done + 2 * L::kLanes <= n; done += 2 * L::kLanes) {
+    L::store_words(L::template load<DType::bf16>(from + 2 * done), out + done);
+    L::store_words(L::template load<DType::bf16>(from + 2 * (done + L::kLanes)),
+                   out + done + L::kLanes);
+  }
+  for (; done < n; ++done) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, from + 2 * done, sizeof half);
+    out[done] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
 #include "octavo/backend/cpu/isa/portable/product_lanes.h"
+#include "octavo/backend/cpu/produce/activation_spans.h"
 
 namespace octavo::cpu {
 
@@ -20,6 +21,11 @@ void avx512_decode_any(const Decoder& decoder, const void* codes, void* values, 
 Counts avx512_count(const Encoder& encoder, const void* values, std::int64_t n,
                     std::uint64_t index) {
   return portable::count_any(encoder, values, n, index);
+}
+
+void avx512_activate(ProducerKind kind, const double* x, const double* gate, float* out,
+                     std::int64_t n) {
+  activate_span(kind, x, gate, out, n);
 }
 
 const ProductSpans kAvx512Products = portable::kProductSpans;

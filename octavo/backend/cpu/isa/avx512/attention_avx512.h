@@ -12,6 +12,7 @@
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/soft_cap_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
+#include "octavo/backend/cpu/isa/avx512/attention_decode_steps.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
@@ -48,7 +49,8 @@ constexpr AttentionMethod f32_attention(
           .transpose_sums = transpose_sums<kQueries>,
           .tile_keys = 64,
           .interleave = avx512_interleave,
-          .decode_kernels = decode_kernels};
+          .decode_kernels = decode_kernels,
+          .decode_steps = &kAvx512DecodeSteps};
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ Fp4Rows avx512_fp4(DType source);
 std::int64_t avx512_amax16(DType dtype, const void* values, std::int64_t tiles,
                            std::uint32_t* amax);
 void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n);
+void avx512_widen_bf16(const void* values, float* out, std::int64_t n);
+void avx512_activate(ProducerKind, const double* x, const double* gate, float* out, std::int64_t n);
 void avx512_encode_any(const Encoder&, const void* values, void* codes, std::int64_t n,
                        std::uint64_t index);
 void avx512_decode_any(const Decoder&, const void* codes, void* values, std::int64_t n);

@@ -29,6 +29,10 @@ void avx512_narrow_bf16(const float* values, std::uint16_t* out, std::int64_t n)
   narrow_bf16<Avx512Lanes>(values, out, n);
 }
 
+void avx512_widen_bf16(const void* values, float* out, std::int64_t n) {
+  widen_bf16_lanes<Avx512Lanes>(values, out, n);
+}
+
 const Isa kAvx512Isa{.encode = avx512_encode,
                      .decode = avx512_decode,
                      .count = avx512_count,
@@ -37,12 +41,16 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .amax16 = avx512_amax16,
                      .amax = avx512_amax,
                      .fp4 = avx512_fp4,
+                     .fp4_searches = true,
                      .decode_scaled = avx512_decode_scaled,
                      .narrow_bf16 = avx512_narrow_bf16,
                      .rank = avx512_rank,
                      .fp4_squares = avx512_fp4_squares,
                      .row_error = avx512_row_error,
-                     .products = &kAvx512Products};
+                     .products = &kAvx512Products,
+                     .widen_bf16 = avx512_widen_bf16,
+                     .activate = avx512_activate,
+                     .mx_searches = true};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");

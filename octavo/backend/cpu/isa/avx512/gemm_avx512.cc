@@ -1,5 +1,6 @@
 // GEMM in f32.
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemm_pack_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
@@ -43,7 +44,8 @@ constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .dot = f32_dot<Avx512Lanes>,
                                       .interleave = avx512_interleave,
                                       .kc = kKc,
-                                      .sums_in_place = true};
+                                      .sums_in_place = true,
+                                      .pack_codes = choose_pack_codes<Avx512Lanes>};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "octavo/backend/cpu/isa/avx512/transpose16.h"
 #include "octavo/tensor/dtype.h"
 
 namespace octavo::cpu {
@@ -52,9 +53,19 @@ struct Avx512Lanes {
   static Bits merge(Bits mask, Bits a, Bits b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
   }
+  static Bits look_up(const float* table, Bits i) {
+    return as_bits(_mm512_i32gather_ps(i, table, 4));
+  }
+  static Bits small_table(const void* table, Bits i) {
+    return _mm512_permutexvar_epi32(i, _mm512_load_si512(table));
+  }
+  static std::uint32_t mask_bits(Mask m) { return m; }
+  static Mask mask_of(std::uint32_t bits) { return static_cast<Mask>(bits); }
   static Bits to_float(Bits a) { return as_bits(_mm512_cvtepi32_ps(a)); }
 
   static Bits load_words(const void* from) { return _mm512_loadu_si512(from); }
+  static void stream_words(Bits a, void* to) { _mm512_stream_si512(static_cast<__m512i*>(to), a); }
+  static void stored() { _mm_sfence(); }
   static void store_words(Bits a, void* to) { _mm512_storeu_si512(to, a); }
   template <DType kSource>
   static Bits load(const std::byte* from) {
@@ -197,6 +208,13 @@ struct Avx512Lanes {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), tops);
     }
   }
+
+  static Bits nibble_table(const float* values) { return load_words(values); }
+  static Bits nibble_value(Bits table, Bits words) {
+    return _mm512_permutexvar_epi32(words, table);
+  }
+
+  static void transpose(Bits (&r)[16]) { cpu::transpose(r); }
 
   static std::uint32_t largest(Bits a) { return _mm512_reduce_max_epu32(a); }
 

@@ -16,6 +16,9 @@ class LanesAvx512 : public ::testing::Test {
 
 TEST_F(LanesAvx512, EncodeAnyBits) { expect_codes_of_any_bits(kAvx512Isa); }
 TEST_F(LanesAvx512, AmaxOfEveryLength) { expect_amaxes(kAvx512Isa); }
+TEST_F(LanesAvx512, SearchOfNvfp4) { expect_searched_nvfp4(kAvx512Isa); }
+TEST_F(LanesAvx512, SearchOfMxfp4) { expect_searched_mxfp4(kAvx512Isa); }
+TEST_F(LanesAvx512, DecodesPastTheCaches) { expect_streams(kAvx512Isa); }
 TEST_F(LanesAvx512, SquaresAreThoseOfCodes) { expect_errors_of_codes(kAvx512Isa.fp4_squares); }
 TEST_F(LanesAvx512, SquaresOfEverySize) { expect_every_size(kAvx512Isa.fp4_squares); }
 

@@ -6,6 +6,27 @@
 namespace octavo::cpu {
 namespace {
 
+// The 128-bit lanes of four vectors: lane j of vector i becomes lane i of vector j.
+[[gnu::always_inline]] inline void transpose_lanes(__m512i (&r)[4]) {
+  const __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x44),
+                b = _mm512_shuffle_i32x4(r[2], r[3], 0x44),
+                c = _mm512_shuffle_i32x4(r[0], r[1], 0xEE),
+                d = _mm512_shuffle_i32x4(r[2], r[3], 0xEE);
+  r[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+  r[1] = _mm512_shuffle_i32x4(a, b, 0xDD);
+  r[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+  r[3] = _mm512_shuffle_i32x4(c, d, 0xDD);
+}
+// The words of each lane: word j of vector i becomes word i of vector j.
+[[gnu::always_inline]] inline void transpose_words(__m512i (&r)[4]) {
+  const __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpacklo_epi32(r[2], r[3]),
+                c = _mm512_unpackhi_epi32(r[0], r[1]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+  r[0] = _mm512_unpacklo_epi64(a, b);
+  r[1] = _mm512_unpackhi_epi64(a, b);
+  r[2] = _mm512_unpacklo_epi64(c, d);
+  r[3] = _mm512_unpackhi_epi64(c, d);
+}
+
 [[gnu::always_inline]] inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
 #pragma GCC unroll 8

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 #include "octavo/backend/cpu/isa/avx512/avx512.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512_vbmi/avx512_vbmi.h"
@@ -15,40 +16,63 @@
 namespace octavo::cpu {
 namespace {
 
-void store64(const __m512i (&words)[2], std::uint16_t* to) {
-  _mm512_storeu_si512(to, words[0]);
-  _mm512_storeu_si512(to + 32, words[1]);
+template <bool kStream>
+[[gnu::always_inline]] inline void store(void* to, __m512i words) {
+  if constexpr (kStream)
+    _mm512_stream_si512(static_cast<__m512i*>(to), words);
+  else
+    _mm512_storeu_si512(to, words);
 }
 
-void store64(const __m512i (&words)[2], float* to) {
+template <bool kStream>
+[[gnu::always_inline]] inline void store64(const __m512i (&words)[2], std::uint16_t* to) {
+  store<kStream>(to, words[0]);
+  store<kStream>(to + 32, words[1]);
+}
+
+template <bool kStream>
+[[gnu::always_inline]] inline void store64(const __m512i (&words)[2], float* to) {
   for (int i = 0; i < 2; ++i) {
     const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words[i]));
     const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words[i], 1));
-    _mm512_storeu_si512(to + 32 * i, _mm512_slli_epi32(low, 16));
-    _mm512_storeu_si512(to + 32 * i + 16, _mm512_slli_epi32(high, 16));
+    store<kStream>(to + 32 * i, _mm512_slli_epi32(low, 16));
+    store<kStream>(to + 32 * i + 16, _mm512_slli_epi32(high, 16));
   }
 }
 
 template <typename Target, const Format& kFormat, typename Value>
-void decode_planes(const Decoder&, const void* codes, void* values, std::int64_t n) {
+void decode_planes(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
   const Planes<Target, kFormat> planes;
   const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
   auto* __restrict to = static_cast<Value*>(values);
-  std::int64_t done = 0;
-  __m512i words[2];
-  for (; done + 64 <= n; done += 64) {
-    planes(_mm512_loadu_si512(from + done), words);
-    store64(words, to + done);
-  }
-  if (done < n) {
+  const auto some = [&](std::int64_t at, std::int64_t count) {  // at most 64
     alignas(64) std::uint8_t staged[64] = {};
     alignas(64) Value out[64];
-    const auto count = static_cast<std::size_t>(n - done);
-    std::memcpy(staged, from + done, count);
+    std::memcpy(staged, from + at, static_cast<std::size_t>(count));
+    __m512i words[2];
     planes(_mm512_load_si512(staged), words);
-    store64(words, out);
-    std::memcpy(to + done, out, count * sizeof(Value));
+    store64<false>(words, out);
+    std::memcpy(to + at, out, static_cast<std::size_t>(count) * sizeof(Value));
+  };
+  std::int64_t done = 0;
+  const auto run = [&]<bool kStream>() __attribute__((always_inline)) {
+    for (; done + 64 <= n; done += 64) {
+      prefetch_ahead<64>(from + done);
+      __m512i words[2];
+      planes(_mm512_loadu_si512(from + done), words);
+      store64<kStream>(words, to + done);
+    }
+  };
+  const std::int64_t head = decoder.streams ? elements_to_line(to, sizeof(Value)) : -1;
+  if (head >= 0 && head < n) {
+    if (head > 0) some(0, head);
+    done = head;
+    run.template operator()<true>();
+    _mm_sfence();
+  } else {
+    run.template operator()<false>();
   }
+  if (done < n) some(done, n - done);
 }
 
 template <const Format& kFormat>
@@ -91,12 +115,16 @@ const Isa kAvx512VbmiIsa{.encode = avx512_encode,
                          .amax16 = avx512_amax16,
                          .amax = avx512_amax,
                          .fp4 = avx512_fp4,
+                         .fp4_searches = true,
                          .decode_scaled = avx512_decode_scaled,
                          .narrow_bf16 = avx512_narrow_bf16,
                          .rank = avx512_rank,
                          .fp4_squares = avx512_fp4_squares,
                          .row_error = avx512_row_error,
-                         .products = &kAvx512Products};
+                         .products = &kAvx512Products,
+                         .widen_bf16 = avx512_widen_bf16,
+                         .activate = avx512_activate,
+                         .mx_searches = true};
 
 const Kernels kAvx512VbmiKernels = make_kernels<kAvx512VbmiIsa, avx512_gemm, avx512_vbmi_attention>(
     "cpu/avx512_vbmi", "AVX-512 with VBMI");

@@ -1,56 +1,22 @@
-// The search for the e4m3 scale of an NVFP4 tile (policy mse): of nine codes that whose squared
-// errors are least, by the sums that scale/fit.h defines. Nine times sixteen errors in f32 take 36
-// operations a code (fp4_squares_lanes.h). So they are first found in integers, sixteen at a time,
-// with a bound of what that may be off by; only tiles where the bound leaves several codes open are
-// summed in f32, for normal values one in 27.
-//
-// In integers u is a fixed-point number of 12 fraction bits. Those of the lowest code are rounded
-// from f32; they are below 8, because the code of the amax is off by 1/16 of itself at most, and
-// two below it (mantissas 10 and 8) is 4/5 of it: 6 * 21/20 * 5/4 = 7.875. Those of another code
-// are products with the quotient of both scales, which depends on the mantissa of the amax's code
-// alone. The upper five bits of u choose its value of E2M1 from a table, what saturates included.
-// 12 operations for sixteen values and a code:
+// The search for the e4m3 scale of an NVFP4 tile by integers (portable/fp4_search_bounds.h),
+// sixteen values at a time, for each of nine codes. 12 operations for sixteen values and a code:
 //   2 products, 2 that leave the table's index, 2 tables, 2 differences, 4 to square and add
-//
-// The bound. u is off by 1/2 from rounding, by 1/2 from the quotient and by 1/2 from the product's
-// rounding, all in units of 2^-12, and by 0.02 at most from f32's own roundings: kOff = 1.52. |u -
-// value| changes by no more than u does, whichever value is the nearest. So by the triangle
-// inequality the roots of both sums of 16 squares are at most 4 kOff apart, and for any k > 0
-//   |S - S'| <= 8 kOff sqrt(S') + 16 kOff^2 <= S' / k + 16 kOff^2 (k + 1)
-// With k = 512 both terms are alike for ordinary tiles (S' about 2^25), 0.3 % in all. The sum in
-// f32, the scale's rounding and the weights are good to 2^-20, and 2^-18 is added to 1 / k.
 #pragma once
 
 #include <arm_neon.h>
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 #include "octavo/backend/cpu/isa/neon/fp4_squares_steps.h"
-#include "octavo/scale/fit.h"
+#include "octavo/backend/cpu/isa/portable/fp4_search_bounds.h"
 
 namespace octavo::cpu {
 namespace {
 
-struct Fp4Search {
-  static constexpr int kCodes = kFitCodesBelow + 1 + kFitCodesAbove;
-  // All nine codes are normal numbers, and none is beyond the largest.
-  static constexpr std::uint32_t kLeastCode = 8 + kFitCodesBelow,
-                                 kMaxCode = e4m3fn.max_field() - kFitCodesAbove;
-  // Scales of these codes are normal f32, so that their quotients are those of the codes.
-  static constexpr float kLeastTensorScale = 0x1p-100F;
-
-  static constexpr double kOff = 1.52, kSlope = 1.0 / 512 + 0x1p-18,
-                          kOffset = 16 * kOff * kOff * 513;
-  static constexpr float kUnit = 4096.0F;
+struct NeonFp4Search : Fp4Search {
   static constexpr std::uint32_t kAllPlaces = (1u << kCodes) - 1;
   static constexpr std::uint32_t kPlaceBits[12] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 0, 0, 0};
-
-  // Sixteen times the value of E2M1 nearest to u, for u from a quarter to the next.
-  static constexpr std::uint8_t kGrid[32] = {0,  8,  8,  16, 16, 24, 24, 32, 32, 32, 48,
-                                             48, 48, 48, 64, 64, 64, 64, 64, 64, 96, 96,
-                                             96, 96, 96, 96, 96, 96, 96, 96, 96, 96};
 
   // Of a code with these last three bits: what u of the lowest code is multiplied by for the
   // eight codes above it, and the squares of scales.
@@ -60,18 +26,14 @@ struct Fp4Search {
   };
   std::array<OfMantissa, 8> of_mantissa{};
 
-  constexpr Fp4Search() {
-    const auto value = [](int code) {
-      return static_cast<double>(8 + (code & 7)) * static_cast<double>(1 << (code >> 3));
-    };
+  constexpr NeonFp4Search() {
     for (int mantissa = 0; mantissa < 8; ++mantissa) {
-      const int own = 16 + mantissa, low = own - kFitCodesBelow;
       OfMantissa& of = of_mantissa[static_cast<std::size_t>(mantissa)];
-      for (int i = 0; i < 8; ++i)
-        of.quotient[i] = static_cast<std::int16_t>(32768.0 * value(low) / value(low + 1 + i) + 0.5);
+      for (int i = 0; i < 8; ++i) of.quotient[i] = quotient(mantissa, i + 1);
       // Places beyond the nine never have the least error.
       for (int i = 0; i < 12; ++i) {
-        const double ratio = value(low + i) / value(own), square = i < kCodes ? ratio * ratio : 1e9;
+        const double of_own = i < kCodes ? ratio(mantissa, i) : 0.0,
+                     square = i < kCodes ? of_own * of_own : 1e9;
         of.least[i] = static_cast<float>(square * (1.0 - kSlope));
         of.most[i] = static_cast<float>(square * (1.0 + kSlope));
         of.off[i] = static_cast<float>(square * kOffset);
@@ -79,7 +41,7 @@ struct Fp4Search {
     }
   }
 };
-inline constexpr Fp4Search kFp4Search;
+inline constexpr NeonFp4Search kFp4Search;
 
 // The table, in registers: a compiler that knows what is in it loads it again for every use.
 [[gnu::noipa]] inline uint8x16x2_t fp4_grid() {
@@ -166,40 +128,19 @@ template <int kFirst>
   const float32x4_t bound = vdupq_n_f32(vminnmvq_f32(smallest));
   uint32x4_t likely = vdupq_n_u32(0);
   for (int i = 0; i < 3; ++i)
-    likely = vorrq_u32(
-        likely, vandq_u32(vcleq_f32(least[i], bound), vld1q_u32(Fp4Search::kPlaceBits + 4 * i)));
+    likely = vorrq_u32(likely, vandq_u32(vcleq_f32(least[i], bound),
+                                         vld1q_u32(NeonFp4Search::kPlaceBits + 4 * i)));
   return vaddvq_u32(likely);
 }
 
-// The code with the least error by sums in f32: the amax's own first, then from the lowest on, and
-// the first of equals. All nine, whatever is known of them: with no branch that is as fast as
-// three.
+// By sums in f32.
 inline std::uint32_t fp4_least_error(const Fp4Floats magnitudes[4], const TileScale* of_code,
                                      std::uint32_t own) {
-  alignas(16) float factors[12] = {}, sums[12];
-  std::uint32_t codes[Fp4Search::kCodes];
-  for (int i = 0; i < Fp4Search::kCodes; ++i) {
-    const int code = static_cast<int>(own) + fit_step(i, -kFitCodesBelow, 0),
-              most = static_cast<int>(e4m3fn.max_field());
-    codes[i] = static_cast<std::uint32_t>(code < 1 ? 1 : code > most ? most : code);
-    factors[i] = of_code[codes[i]].factor;
-  }
-  fp4_squares_of<NeonFp4Steps, 4>(magnitudes, 4, factors, Fp4Search::kCodes, sums);
-  std::uint32_t best = own;
-  double least = HUGE_VAL;
-  for (int i = 0; i < Fp4Search::kCodes; ++i) {
-    const double error = fit_error(static_cast<double>(sums[i]), of_code[codes[i]].scale);
-    const bool is_less = error < least;
-    least = is_less ? error : least;
-    best = is_less ? codes[i] : best;
-  }
-  return best;
-}
-
-// May sums of a tile be found by integers?
-[[gnu::always_inline]] inline bool fp4_is_ordinary(float tensor_scale, std::uint32_t own) {
-  return own >= Fp4Search::kLeastCode && own <= Fp4Search::kMaxCode &&
-         tensor_scale >= Fp4Search::kLeastTensorScale;
+  return fp4_least_error_by(
+      [&](const float* factors, int count, float* sums) {
+        fp4_squares_of<NeonFp4Steps, 4>(magnitudes, 4, factors, count, sums);
+      },
+      of_code, own);
 }
 
 }  // namespace

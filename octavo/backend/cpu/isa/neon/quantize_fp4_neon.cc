@@ -213,7 +213,7 @@ template <DType kSource>
     if (batch.amax[t] == 0 || batch.amax[t] >= 0x7F800000u) continue;
     const std::uint32_t places = fp4_is_ordinary(job.tensor_scale, own)
                                      ? fp4_likely_codes(rough[t], own)
-                                     : Fp4Search::kAllPlaces;
+                                     : NeonFp4Search::kAllPlaces;
     std::uint32_t code =
         own + static_cast<std::uint32_t>(std::countr_zero(places)) - kFitCodesBelow;
     if ((places & (places - 1)) != 0) {  // more than one
