@@ -25,7 +25,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "octavo/backend/attention_dropout.h"
 #include "octavo/backend/gemm_job.h"
+#include "octavo/base/macros.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {
@@ -37,7 +39,7 @@ struct AttentionOperand {
   std::int64_t batch_pitch = 0, head_pitch = 0;              // bytes between elements
   std::int64_t scale_batch_pitch = 0, scale_head_pitch = 0;  // bytes between scales; 0: shared
 
-  [[nodiscard]] GemmOperand at(std::int64_t batch, std::int64_t head) const {
+  [[nodiscard]] OCTAVO_HD GemmOperand at(std::int64_t batch, std::int64_t head) const {
     const auto moved = [&](void* data, std::int64_t batch_step, std::int64_t head_step) -> void* {
       if (data == nullptr) return nullptr;
       return static_cast<std::byte*>(data) + batch * batch_step + head * head_step;
@@ -68,7 +70,7 @@ struct AttentionBias {
   std::int64_t batch = 0, head = 0, row = 0, key = 0;
   float factor = 1.0F;  // of all of them
 
-  [[nodiscard]] const float* at(std::int64_t b, std::int64_t h, std::int64_t r) const {
+  [[nodiscard]] OCTAVO_HD const float* at(std::int64_t b, std::int64_t h, std::int64_t r) const {
     return first + b * batch + h * head + r * row;
   }
 };
@@ -78,8 +80,23 @@ struct AttentionSinks {
   const float* first = nullptr;  // null: none
   std::int64_t step = 1;         // elements from one head to the next
 
-  [[nodiscard]] bool exist() const { return first != nullptr; }
-  [[nodiscard]] float at(std::int64_t head) const { return first[head * step]; }
+  [[nodiscard]] OCTAVO_HD bool exist() const { return first != nullptr; }
+  [[nodiscard]] OCTAVO_HD float at(std::int64_t head) const { return first[head * step]; }
+};
+
+// K and V in pages of a pool, as servers of many sequences keep them: key j of batch b is row
+// j % page_rows of page table[b * table_pitch + j / page_rows]. The operands of K and V are the
+// pool then: `first` is page 0 of head 0, with page_rows rows, and batch_pitch and
+// scale_batch_pitch lead from one page to the next. `keys` is the most keys that a row of the table
+// holds. Entries of pages that no row sees are not read. A page outside the pool is an error of the
+// caller's: on a device, where nothing can be thrown, it makes NaN of the rows that see its keys.
+struct AttentionPages {
+  const std::int32_t* table = nullptr;  // null: K and V are contiguous
+  std::int64_t table_pitch = 0;         // entries from one batch to the next
+  std::int64_t page_rows = 0;
+  std::int64_t page_count = 0;  // of the pool
+
+  [[nodiscard]] OCTAVO_HD bool exist() const { return table != nullptr; }
 };
 
 // Rows [first, first + count) of one head.
@@ -97,6 +114,7 @@ struct AttentionJob {
                kv_heads = 0;           // query head h reads head h / (heads / kv_heads)
   std::int64_t queries = 0, keys = 0;  // rows of Q and of K and V
   AttentionOperand q{}, k{}, v{};      // [queries, D], [keys, D], [keys, E]
+  AttentionPages pages{};              // of K and V, where they are not contiguous
   AttentionOperand out{};              // [queries, E] of f32, f16, bf16 or f64; dense rows
   // If given: [batches, heads, queries], dense: ln(sum_j exp(s_j / log2(e)) + exp(sink)); without a
   // sink -inf for a row that sees no key.
@@ -120,6 +138,9 @@ struct AttentionJob {
   const std::int64_t* query_lengths = nullptr;
   const std::int64_t* key_lengths = nullptr;
   AttentionBias bias{};
+  // Of weights: sum_j P_j V[j] leaves out the dropped ones and multiplies the kept by the factor.
+  // The sums of weights, log_sum_exp, p_amax and largest_weight have all of them.
+  AttentionDropout dropout{};
 
   DType values =
       DType::f32;  // what values of Q, K and V are rounded to: f64 (not at all), f32, bf16
@@ -142,7 +163,7 @@ struct AttentionJob {
   struct Keys {
     std::int64_t begin = 0, end = 0;
   };
-  [[nodiscard]] Keys keys_of(std::int64_t batch, std::int64_t row) const {
+  [[nodiscard]] OCTAVO_HD Keys keys_of(std::int64_t batch, std::int64_t row) const {
     const std::int64_t rows = query_lengths != nullptr ? query_lengths[batch] : queries;
     const std::int64_t count = key_lengths != nullptr ? key_lengths[batch] : keys;
     if (row >= rows) return {};
@@ -150,14 +171,17 @@ struct AttentionJob {
     return {left < 0 ? 0 : std::max<std::int64_t>(0, middle - left),
             right < 0 ? count : std::min(count, middle + right + 1)};
   }
-  [[nodiscard]] std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
+  [[nodiscard]] OCTAVO_HD std::int64_t kv_head(std::int64_t head) const {
+    return head / (heads / kv_heads);
+  }
 };
 
 // Backward pass, from the inputs of a forward pass: P is not rounded, all is exact in reference up
-// to what it stores. `ranges` is ignored: all rows are computed. dK and dV of a head are sums over
-// the query heads that read it. out and log_sum_exp of `forward` are both given or both null: the
-// f32 results of a forward pass of these inputs whose P was not rounded either. A kernel may read
-// or recompute them.
+// to what it stores. Where `p` is bf16, kernels may round P and dS to it before they are
+// multiplied, and out and log_sum_exp may be those of a forward pass that rounded P to it. `ranges`
+// is ignored: all rows are computed. dK and dV of a head are sums over the query heads that read
+// it. out and log_sum_exp of `forward` are both given or both null: the f32 results of a forward
+// pass of these inputs whose P was not rounded either. A kernel may read or recompute them.
 struct AttentionBackwardJob {
   AttentionJob forward{};
   AttentionOperand d_out{};              // [queries, E] values
@@ -178,7 +202,7 @@ struct AttentionBackwardJob {
 struct AttentionPrepareJob {
   std::int64_t batches = 0, heads = 0;
   AttentionOperand from{};                // values
-  AttentionOperand to{};                  // f32 values, dense rows
+  AttentionOperand to{};                  // f32 values, dense rows; on a device f64 too
   const std::int64_t* lengths = nullptr;  // rows beyond are written as zeros and not read
   float* mean = nullptr;  // [batches, heads, D], in the basis of `from`; null: no smoothing
   bool hadamard = false;
@@ -203,7 +227,7 @@ struct AttentionStatisticsJob {
 };
 
 // Whether the random sign of the Hadamard transform negates element d.
-constexpr bool hadamard_negative(std::int64_t d) {
+OCTAVO_HD constexpr bool hadamard_negative(std::int64_t d) {
   auto bits = static_cast<std::uint32_t>(d) * 0x9E3779B1u;
   bits = (bits ^ bits >> 15) * 0x2C1B3C6Du;
   return ((bits ^ bits >> 12) & 1u) != 0;

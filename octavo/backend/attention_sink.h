@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "octavo/backend/attention_job.h"
+#include "octavo/base/macros.h"
 
 namespace octavo {
 
@@ -19,7 +20,8 @@ struct BesideSink {
 
 // `log2_sum`: that of the keys alone, in units of log2; -inf where there are none. Differences are
 // taken before exponentials, so that no sink overflows.
-inline BesideSink beside_sink(const AttentionSinks& sinks, std::int64_t head, double log2_sum) {
+OCTAVO_HD inline BesideSink beside_sink(const AttentionSinks& sinks, std::int64_t head,
+                                        double log2_sum) {
   if (!sinks.exist()) return {.log2_sum = log2_sum};
   const double sink = static_cast<double>(sinks.at(head)) * std::numbers::log2e;
   if (!(sink < HUGE_VAL)) return {.share = NAN, .log2_sum = NAN, .poisoned = true};

@@ -28,6 +28,7 @@ namespace octavo {
 struct MxAlignJob;  // align_job.h
 struct RankDigit;   // scale/fit.h
 struct RopeJob;     // rope_job.h
+struct AppendJob;   // append_job.h
 // attention_job.h
 struct AttentionJob;
 struct AttentionBackwardJob;
@@ -218,6 +219,9 @@ struct Kernels {
                         const EncodePolicy&, Counts* counts) = nullptr;
   void (*decode_scaled)(const Exec&, const Matrix& codes, const Matrix& values,
                         const Factors&) = nullptr;
+
+  // New tokens of a KV cache (append_job.h). Lengths are read and written where the cache is.
+  void (*append_tokens)(const Exec&, const AppendJob&) = nullptr;
 };
 
 }  // namespace octavo

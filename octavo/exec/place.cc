@@ -4,6 +4,7 @@
 #include "octavo/base/error.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/exec/place_internal.h"
+#include "octavo/exec/temporary_internal.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo {
@@ -20,6 +21,7 @@ void check_pointer(const DeviceApi& api, const Exec& exec, const void* memory,
   check(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0, ErrorCode::invalid_argument, op,
         what, " is at ", memory, "; expected an address that is a multiple of its elements' ",
         alignment, " bytes; copy it into memory of its own");
+  if (is_temporary(memory)) return;
   const std::string problem = api.pointer_problem(exec, memory);
   check(problem.empty(), ErrorCode::invalid_argument, op, what, ", declared to be on ",
         to_string(exec.device), ", is not: ", problem);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "octavo/nn/converted_internal.h"
+#include "octavo/nn/product_input_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/produce.h"
 #include "octavo/quant/quantize.h"
@@ -72,6 +73,13 @@ void for_each_part(std::span<const FrozenLinear> parts, const View& y, const Vie
   }
 }
 
+void multiply_parts(std::span<const FrozenLinear> parts, const Operand& x, const View& y,
+                    const LinearRun& run, const View& residual) {
+  for_each_part(parts, y, residual, [&](const FrozenLinear& part, const View& to, const View& add) {
+    multiply(part, x, to, run, add);
+  });
+}
+
 }  // namespace
 
 QuantizedTensor InputQuantization::quantize(const View& x, const LinearRun& run) const {
@@ -98,31 +106,30 @@ void forward_into(std::span<const FrozenLinear> parts, const View& x, const View
   if (run.observes_inputs())
     for (const FrozenLinear& part : parts)
       for (const std::string& module : part.modules) run.observer->on_input(module, x);
-  std::optional<QuantizedTensor> shared;
-  if (parts.front().input.scaling && have_same_input(parts))
-    shared = parts.front().input.quantize(x, run.run);
+  if (have_same_input(parts)) {
+    const ProductInput shared(parts.front().input, x, run.run);
+    return multiply_parts(parts, shared.operand(), y, run.run, residual);
+  }
   for_each_part(parts, y, residual, [&](const FrozenLinear& part, const View& to, const View& add) {
-    if (shared) return multiply(part, *shared, to, run.run, add);
-    if (part.input.scaling)
-      return multiply(part, part.input.quantize(x, run.run), to, run.run, add);
-    multiply(part, x, to, run.run, add);
+    multiply(part, ProductInput(part.input, x, run.run).operand(), to, run.run, add);
   });
 }
 
 void forward_into(std::span<const FrozenLinear> parts, const Produced& x, const View& y,
                   const LayerRun& run, const View& residual) {
-  if (run.observes_inputs() || !parts.front().input.scaling || !have_same_input(parts)) {
-    const Tensor values = produce(x, {.out = DType::f32,
+  const InputQuantization& input = parts.front().input;
+  const bool have_one = have_same_input(parts) && !run.observes_inputs();
+  if (!have_one || !input.scaling) {
+    // Rounded once: by the norm or activation itself where all products take the same.
+    const Tensor values = produce(x, {.out = have_one ? input.values : DType::f32,
                                       .threads = run.run.threads,
                                       .backend = run.run.backend,
                                       .log = run.run.log,
                                       .stream = run.run.stream});
-    return forward_into(parts, values.view(), y, run, residual);
+    if (!have_one) return forward_into(parts, values.view(), y, run, residual);
+    return multiply_parts(parts, values, y, run.run, residual);
   }
-  const QuantizedTensor codes = parts.front().input.quantize(x, run.run);
-  for_each_part(parts, y, residual, [&](const FrozenLinear& part, const View& to, const View& add) {
-    multiply(part, codes, to, run.run, add);
-  });
+  multiply_parts(parts, input.quantize(x, run.run), y, run.run, residual);
 }
 
 }  // namespace octavo

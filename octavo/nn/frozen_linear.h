@@ -21,11 +21,13 @@
 
 namespace octavo {
 
-// How the input of a Linear is quantized; not at all where there is no scaling.
+// How the input of a Linear is quantized, or rounded where there is no scaling.
 struct OCTAVO_API InputQuantization {
   std::optional<Scaling> scaling{};
   // Static (calibrated): the scale per tensor; of NVFP4 its second level. 0: from each input.
   float static_scale = 0.0F;
+  // Without a scaling: the type that the input is rounded to before the product; f32: as it is.
+  DType values = DType::f32;
 
   bool operator==(const InputQuantization&) const = default;
   [[nodiscard]] QuantizedTensor quantize(const View& x, const LinearRun& run) const;

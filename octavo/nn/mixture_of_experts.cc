@@ -6,6 +6,7 @@
 #include "octavo/nn/activated_internal.h"
 #include "octavo/nn/converted_internal.h"
 #include "octavo/nn/pointwise_internal.h"
+#include "octavo/nn/product_input_internal.h"
 #include "octavo/nn/routing_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/produce.h"
@@ -49,8 +50,8 @@ void combine_into(const Tensor& sorted, const Routing& routing, const View& resi
   for (std::int64_t token = 0; token < y.shape[0]; ++token) {
     float* to = row_of(y, token);
     std::fill_n(to, cols, 0.0F);
-    for (std::int64_t i = 0; i < routing.chosen; ++i, ++pair) {
-      const float* from = row_of(sorted.view(), routing.places[pair]);
+    for (std::int64_t i = 0; i < routing.top_k; ++i, ++pair) {
+      const float* from = row_of(sorted.view(), routing.sorted_rows[pair]);
       const float weight = routing.weights[pair];
       for (std::int64_t col = 0; col < cols; ++col) to[col] += weight * from[col];
     }
@@ -104,11 +105,7 @@ void ExpertLinear::forward_into(const View& x, std::span<const std::int64_t> row
     // Products write dense memory: columns of wider rows are copied there.
     const Tensor dense = is_dense(y) ? Tensor() : Tensor::values(y.shape, y.dtype);
     const View to = is_dense(y) ? y : dense.view();
-    if (input.scaling) {
-      gemm_grouped_into(input.quantize(x, run.run), b, rows, to, options);
-    } else {
-      gemm_grouped_into(x, b, rows, to, options);
-    }
+    gemm_grouped_into(ProductInput(input, x, run.run).operand(), b, rows, to, options);
     if (!is_dense(y)) convert_into(to, y, "MixtureOfExperts", run.run);
   }
   if (bias.owner() != nullptr) add_bias(bias, rows, y);

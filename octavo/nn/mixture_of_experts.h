@@ -1,4 +1,4 @@
-// MixtureOfExperts: every token goes to the few experts that the router chooses for it, and their
+// MixtureOfExperts: every token goes to the top-k experts of its router, and their
 // results are added, times the router's weights; shared experts get all tokens.
 #pragma once
 
@@ -40,7 +40,7 @@ struct OCTAVO_API ExpertLinear {
 struct OCTAVO_API MixtureOfExperts {
   std::string module{};  // with the router, for observers
   RouterKind kind = RouterKind::softmax_then_top;
-  std::int64_t chosen = 0;  // experts of a token
+  std::int64_t top_k = 0;   // experts of a token
   bool normalized = false;  // chosen weights sum to one
   FrozenLinear router{};
   MlpActivation activation{};

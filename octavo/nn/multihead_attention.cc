@@ -50,7 +50,7 @@ std::int64_t first_position(const KvCache* cache) {
 }
 
 AttentionOptions options_of(const MultiheadAttention& layer, const LinearRun& run) {
-  AttentionOptions options{.rung = AttentionRung::f32,
+  AttentionOptions options{.rung = layer.rung,
                            .softmax_scale = layer.scale,
                            .soft_cap = layer.soft_cap,
                            .sinks = layer.sinks.view(),

@@ -14,6 +14,7 @@
 #include "octavo/nn/layer_observer.h"
 #include "octavo/nn/norm_layer.h"
 #include "octavo/nn/rotary_embedding.h"
+#include "octavo/ops/attention/attention.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {
@@ -24,7 +25,8 @@ struct OCTAVO_API MultiheadAttention {
   double scale = 0.0;        // of q k
   std::int64_t window = -1;  // keys that a token sees, itself included; negative: all before it
   double soft_cap = 0.0;     // cap * tanh(score / cap); 0: none
-  Tensor sinks{};            // f32, [heads]: a logit that no key has; or empty
+  AttentionRung rung = AttentionRung::f32;
+  Tensor sinks{};  // f32, [heads]: a logit that no key has; or empty
   std::shared_ptr<const RotaryEmbedding> rope{};
 
   std::vector<FrozenLinear> qkv{};  // their results side by side are Q, K and V

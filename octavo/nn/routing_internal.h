@@ -11,11 +11,11 @@
 namespace octavo {
 
 struct Routing {
-  std::int64_t chosen = 0;
-  // [tokens, chosen]: the expert, its weight, and the row of this pair among rows sorted by expert.
+  std::int64_t top_k = 0;
+  // [tokens, top_k]: the expert, its weight, and the row of this pair among rows sorted by expert.
   std::vector<std::int32_t> experts{};
   std::vector<float> weights{};
-  std::vector<std::int64_t> places{};
+  std::vector<std::int64_t> sorted_rows{};
   std::vector<std::int64_t> counts{};  // of each expert
   std::vector<std::int64_t> tokens{};  // of each sorted row
 };

@@ -22,7 +22,7 @@ struct ColumnSumsOptions {
 
 // [rows, cols] of values into dense [cols], whose type decides. A device has a kernel for it
 // (Kernels::column_sums says in which order it adds), and nothing waits; a CPU multiplies by ones.
-// `op` is whom messages speak for.
+// `op` is the operation that messages name.
 void column_sums_into(const View& values, const View& sums, const ColumnSumsOptions& options,
                       std::string_view op);
 

@@ -1,5 +1,5 @@
 // Sums of columns on a CPU: whatever the type and the strides, with and without sums that were
-// there before. tests/agreement has the kernel of a device, tests/device who calls it.
+// there before. tests/agreement has the kernel of a device, tests/device its callers.
 #include <gtest/gtest.h>
 
 #include <vector>

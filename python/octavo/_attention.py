@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from octavo._typing import ArrayT, AttentionOptions
 
 _MOST_TOKENS: Final = 2**60
+_LARGEST_SEED: Final = 2**64 - 1
 _ALIGNMENTS: Final = ("top_left", "bottom_right")
 _SHOWN: Final = 5  # choices that print() shows of a report
 
@@ -166,9 +167,12 @@ def attention(
     softmax_scale: float | None = None,
     soft_cap: float | None = None,
     sinks: Any = None,
+    dropout_p: float = 0.0,
+    seed: int | None = None,
     query_lengths: Sequence[int] | None = None,
-    key_lengths: Sequence[int] | None = None,
+    key_lengths: Any = None,
     bias: Any = None,
+    block_table: Any = None,
     precision: str = "auto",
     rtol: float = 5e-3,
     atol: float = 5e-3,
@@ -198,10 +202,18 @@ def attention(
     sinks: float32 [heads], a logit for each head of q that takes part in the softmax and has no
         value, as in gpt-oss; -inf is none. The log-sum-exp has it too. With a soft cap or sinks
         "fast" and "balanced" do not smooth K.
+    dropout_p, seed: weights are dropped with this probability and the others divided by
+        1 - dropout_p: a function of the seed, batch, head, row and key alone, the same on every
+        backend. The log-sum-exp has all weights. "auto" is "f32" then.
     query_lengths, key_lengths: for each batch, the actual numbers of queries and keys (the rest is
         padding).
     bias: float32 numbers that are added to the scores, softmax_scale q k; -inf masks a key. [batch,
         heads, queries, keys], where any may be 1, or that without leading ones.
+    block_table: k and v are pages of a pool then, [pages, heads, page tokens, size] of any strides,
+        and token j of batch b is token j % page tokens of page block_table[b, j // page tokens]:
+        int32 [batch, most pages], where k is. On a device for "exact", "f32" and "bf16", and for
+        "strict" and "fast" where k and v are codes. key_lengths may be an int64 tensor on the
+        device then, which a captured graph reads anew in every run.
     precision: "auto": per head and range of rows the cheapest whose modelled error is within atol
         of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights as two
         FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8 everywhere.
@@ -209,7 +221,7 @@ def attention(
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
     return_lse: also the log-sum-exp of every row, float32.
     return_report: also an AttentionReport.
-    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+    threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
     Returns an array of q's library; or a tuple with what else was asked for.
     """
@@ -219,7 +231,20 @@ def attention(
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     q_handle, k_handle, v_handle = (side.handle for side in operands)
     first = operands[0]
-    shape = tuple(_octavo.attention_shape(q_handle, k_handle, v_handle))
+    table = None if block_table is None else _integers(block_table, "block_table", 2, "<i4", op)
+    device_lengths = None
+    if hasattr(key_lengths, "__cuda_array_interface__"):
+        device_lengths = _integers(key_lengths, "key_lengths", 1, "<i8", op)
+        if device_lengths.shape != (operands[0].owner.shape[0],):
+            raise ValueError(
+                f"[{op}] got key_lengths of shape {device_lengths.shape}; expected one for each of "
+                f"{operands[0].owner.shape[0]} batches"
+            )
+        key_lengths = None
+    if table is None:
+        shape = tuple(_octavo.attention_shape(q_handle, k_handle, v_handle))
+    else:
+        shape = (*tuple(first.owner.shape)[:-1], tuple(operands[2].owner.shape)[-1])
     target, is_callers = _target(first, shape, out, op)
     lse = None
     if return_lse:
@@ -227,6 +252,7 @@ def attention(
     left, right = _window(window, op)
     added = None if bias is None else _bias(bias, op)
     sink_array = None if sinks is None else _sinks(sinks, op)
+    rate, draws = _dropout(dropout_p, seed, op)
     found = _octavo.attention(
         q_handle,
         k_handle,
@@ -248,6 +274,10 @@ def attention(
         sinks=None if sink_array is None else sink_array.view("float32"),
         threads=integer(threads, "threads", MOST_THREADS, op),
         stream=first.stream,
+        dropout=rate,
+        seed=draws,
+        block_table=None if table is None else table.of_rows(),
+        device_key_lengths=0 if device_lengths is None else device_lengths.address,
     )
     result = target.family.wrote(target) if is_callers else target.family.finish(target)
     extra: list[Any] = [] if lse is None else [lse.family.finish(lse)]
@@ -287,8 +317,60 @@ def _sinks(sinks: Any, op: str) -> Any:
     return array
 
 
+class _Integers(NamedTuple):
+    """An array of integers by its address; the caller keeps it alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    pitch: int
+    """Elements from one row to the next."""
+
+    def of_rows(self) -> tuple[int, int, int, int]:
+        rows, columns = self.shape
+        return self.address, rows, columns, self.pitch
+
+
+def _integers(given: Any, name: str, rank: int, kind: str, op: str) -> _Integers:
+    """Of an array with NumPy's interface, or CUDA's."""
+    array = given
+    if not hasattr(array, "__cuda_array_interface__") and hasattr(array, "numpy"):
+        array = array.numpy()  # torch on the CPU, without a copy
+    about = getattr(array, "__cuda_array_interface__", None)
+    if about is None:
+        about = getattr(array, "__array_interface__", None)
+    wanted = f"an array of {'int32' if kind == '<i4' else 'int64'} of {rank} dimension(s)"
+    if about is None or about["typestr"] != kind or len(about["shape"]) != rank:
+        raise TypeError(f"[{op}] got {name} = {shown(given)}; expected {wanted}")
+    shape = tuple(about["shape"])
+    size = int(kind[2:])
+    strides = about.get("strides") or tuple(size * math.prod(shape[i + 1 :]) for i in range(rank))
+    if shape[-1] > 1 and strides[-1] != size:
+        raise ValueError(f"[{op}] {name} has gaps in its rows; copy it")
+    pitch = strides[0] // size if rank > 1 else 1
+    return _Integers(int(about["data"][0] or 0), shape, pitch)
+
+
 def _soft_cap(soft_cap: Any, op: str) -> float:
     return 0.0 if soft_cap is None else real(soft_cap, "soft_cap", op)
+
+
+def _probability(dropout_p: Any, op: str) -> float:
+    rate = real(dropout_p, "dropout_p", op)
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"[{op}] got dropout_p = {dropout_p}; expected 0 to less than 1")
+    return rate
+
+
+def _dropout(dropout_p: Any, seed: Any, op: str) -> tuple[float, int]:
+    rate = _probability(dropout_p, op)
+    if seed is None:
+        if rate:
+            raise ValueError(
+                f"[{op}] got dropout_p = {dropout_p} and no seed; expected an integer, another one "
+                "for each call"
+            )
+        return rate, 0
+    return rate, integer(seed, "seed", _LARGEST_SEED, op)
 
 
 def _window(window: Any, op: str) -> tuple[int, int]:

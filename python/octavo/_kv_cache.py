@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from octavo import _octavo
+from octavo._arguments import shown
 from octavo._arrays import NUMPY, Family, describe
 from octavo._attention import (
     _MOST_TOKENS,
@@ -42,6 +43,11 @@ class KVCache:
     scaling: the name of a preset, or a Scaling, whose tiles are within a token: "fp8-channel" (one
         float32 scale per token and head), "mxfp8".
     capacity: tokens there is memory for at first; it doubles when it is full.
+    device: where the cache lives, "cuda" or "cuda:1"; by default the CPU. On a device its lengths
+        do, too: append and attend do not wait, and each run of a graph that captured them appends
+        behind the run before, as far as reserve made room.
+    page_tokens: if given, tokens lie in pages of so many, which batches take from a common pool as
+        they grow.
 
     keys() and values() read it out, copies (copy.copy, copy.deepcopy) are independent, and pickles
     hold the tokens there are, bit for bit.
@@ -56,6 +62,8 @@ class KVCache:
         *,
         scaling: str | Scaling = "fp8-channel",
         capacity: int = 256,
+        device: Any = None,
+        page_tokens: int | None = None,
     ) -> None:
         op = "KVCache"
         how = as_scaling(scaling, op)
@@ -64,9 +72,14 @@ class KVCache:
             integer(size, "a size", _MOST_TOKENS, op) for size in sizes
         )
         room = integer(capacity, "capacity", _MOST_TOKENS, op)
-        self._handle = _octavo.KvCache(batch_count, head_count, k_size, v_size, how, how, room)
-        self._sizes, self._scaling = sizes, how
+        pages = 0 if page_tokens is None else integer(page_tokens, "page_tokens", _MOST_TOKENS, op)
+        self._cuda = _cuda_index(device, op)
+        self._handle = _octavo.KvCache(
+            batch_count, head_count, k_size, v_size, how, how, room, self._cuda, pages
+        )
+        self._sizes, self._scaling, self._page_tokens = sizes, how, pages
         self._family: Family = NUMPY  # of what was appended last
+        self._stream = 0  # and of a device, in whose order
 
     def __repr__(self) -> str:
         names = ("batches", "kv_heads", "head_size", "value_size")
@@ -82,8 +95,14 @@ class KVCache:
         op = "KVCache.append"
         arrays = [describe(k, f"{op}: k"), describe(v, f"{op}: v")]
         k_view, v_view = (array.view(value_kind(array, op)) for array in arrays)
-        self._handle.append(k_view, v_view, _lengths(counts, "counts", op))
+        self._handle.append(k_view, v_view, _lengths(counts, "counts", op), arrays[0].stream)
         self._family = arrays[0].family.for_results(arrays[0])
+        self._stream = arrays[0].stream
+
+    def reserve(self, tokens: int) -> None:
+        """Make room for so many tokens of every batch."""
+        room = integer(tokens, "tokens", _MOST_TOKENS, "KVCache.reserve")
+        self._handle.reserve(room, self._stream)
 
     def keys(self) -> QuantizedTensor:
         """A copy of the keys there are, [batches, kv_heads, tokens, size]: codes and scales, and by
@@ -133,18 +152,21 @@ class KVCache:
             soft_cap=_soft_cap(soft_cap, op),
             sinks=None if sink_array is None else sink_array.view("float32"),
             threads=integer(threads, "threads", MOST_THREADS, op),
+            stream=side.stream,
         )
         return target.family.wrote(target) if is_callers else target.family.finish(target)
 
     def clear(self) -> None:
         """Drop all tokens."""
-        self._handle.clear()
+        self._handle.clear(self._stream)
 
     def truncate(self, batch: int, length: int) -> None:
         """Drop the last tokens of a batch."""
         op = "KVCache.truncate"
         self._handle.truncate(
-            integer(batch, "batch", _MOST_TOKENS, op), integer(length, "length", _MOST_TOKENS, op)
+            integer(batch, "batch", _MOST_TOKENS, op),
+            integer(length, "length", _MOST_TOKENS, op),
+            self._stream,
         )
 
     @property
@@ -171,18 +193,33 @@ class KVCache:
 
     def __reduce__(self) -> Any:
         tokens = (self.keys(), self.values(), self.lengths)
-        return _restored, (type(self), self._sizes, self._scaling, self.capacity, tokens)
+        if self._cuda >= 0:
+            raise TypeError("[KVCache] a cache on a device cannot be pickled; its tokens can")
+        room = max(1, *self.lengths) if self._page_tokens else self.capacity
+        options = (self._scaling, room, self._page_tokens)
+        return _restored, (type(self), self._sizes, options, tokens)
+
+
+def _cuda_index(device: Any, op: str) -> int:
+    """-1 for the CPU."""
+    name = "cpu" if device is None else str(device)
+    if name == "cpu":
+        return -1
+    kind, _, index = name.partition(":")
+    if kind != "cuda" or not (index.isdecimal() or (not index and name == "cuda")):
+        raise ValueError(f"[{op}] got device = {shown(device)}; expected 'cpu', 'cuda' or 'cuda:1'")
+    return int(index or 0)
 
 
 def _restored(
     cls: type[KVCache],
     sizes: tuple[int, int, int, int],
-    scaling: Scaling,
-    capacity: int,
+    options: tuple[Scaling, int, int],
     tokens: tuple[QuantizedTensor, QuantizedTensor, list[int]],
 ) -> KVCache:
     """From a pickle."""
-    made = cls(*sizes, scaling=scaling, capacity=capacity)
+    scaling, capacity, page_tokens = options
+    made = cls(*sizes, scaling=scaling, capacity=capacity, page_tokens=page_tokens)
     keys, values, lengths = tokens
     made._handle.append_codes(keys._handle, values._handle, lengths)
     made._family = keys._family

@@ -29,6 +29,19 @@ struct Mask {
   std::optional<View> bias{};
 };
 
+// Integers in the memory of K: the address of a block table, its rows and columns and the entries
+// from one row to the next; or nothing.
+using TableArgument = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, std::int64_t>;
+
+BlockTable table_of(const std::optional<TableArgument>& argument) {
+  if (!argument) return {};
+  const auto& [address, batches, columns, pitch] = *argument;
+  return {.blocks = reinterpret_cast<const std::int32_t*>(address),
+          .batches = batches,
+          .columns = columns,
+          .pitch = pitch};
+}
+
 // What scores go through.
 struct Logits {
   std::optional<double> softmax_scale{};
@@ -39,7 +52,7 @@ struct Logits {
 // Refers to the mask's lengths.
 AttentionOptions options_of(const std::string& precision, double rtol, double atol,
                             const Mask& mask, const Logits& logits, int threads,
-                            std::uintptr_t stream) {
+                            std::uintptr_t stream, const AttentionDropout& dropout = {}) {
   return {.rung = parse_attention_rung(precision),
           .rtol = rtol,
           .atol = atol,
@@ -53,6 +66,7 @@ AttentionOptions options_of(const std::string& precision, double rtol, double at
           .softmax_scale = logits.softmax_scale,
           .soft_cap = logits.soft_cap,
           .sinks = logits.sinks.value_or(View{}),
+          .dropout = dropout,
           .threads = threads,
           .stream = stream_of(stream)};
 }
@@ -74,32 +88,46 @@ void bind_cache(nb::module_& module) {
       .def(
           "__init__",
           [](KvCache* self, std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
-             std::int64_t value_size, const Scaling& k, const Scaling& v, std::int64_t capacity) {
+             std::int64_t value_size, const Scaling& k, const Scaling& v, std::int64_t capacity,
+             int cuda, std::int64_t page_tokens) {
+            const Device device =
+                cuda < 0 ? Device{} : Device{.kind = DeviceKind::cuda, .index = cuda};
             new (self) KvCache(batches, kv_heads, head_size, value_size,
-                               {.k = k, .v = v, .capacity = capacity});
+                               {.k = k,
+                                .v = v,
+                                .capacity = capacity,
+                                .device = device,
+                                .page_tokens = page_tokens});
           },
           nb::arg("batches"), nb::arg("kv_heads"), nb::arg("head_size"), nb::arg("value_size"),
-          nb::arg("k"), nb::arg("v"), nb::arg("capacity"))
+          nb::arg("k"), nb::arg("v"), nb::arg("capacity"), nb::arg("cuda") = -1,
+          nb::arg("page_tokens") = 0)
       .def(
           "append",
-          [](KvCache& self, const View& k, const View& v, const Lengths& counts) {
-            self.append(k, v, counts);
+          [](KvCache& self, const View& k, const View& v, const Lengths& counts,
+             std::uintptr_t stream) { self.append(k, v, counts, stream_of(stream)); },
+          nb::arg("k"), nb::arg("v"), nb::arg("counts"), nb::arg("stream") = 0)
+      .def(
+          "reserve",
+          [](KvCache& self, std::int64_t tokens, std::uintptr_t stream) {
+            self.reserve(tokens, stream_of(stream));
           },
-          nb::arg("k"), nb::arg("v"), nb::arg("counts"))
+          nb::arg("tokens"), nb::arg("stream") = 0)
       .def(
           "attend",
           [](const KvCache& self, const OperandArgument& q, const View& target,
              const std::string& precision, double rtol, double atol, std::int64_t left,
              const std::optional<double>& softmax_scale, double soft_cap,
-             const std::optional<View>& sinks, int threads) {
+             const std::optional<View>& sinks, int threads, std::uintptr_t stream) {
             const AttentionOptions options =
                 options_of(precision, rtol, atol, {.left = left}, {softmax_scale, soft_cap, sinks},
-                           threads, 0);
+                           threads, stream);
             self.attend_into(operand_of(q), target, options);
           },
           nb::arg("q"), nb::arg("target"), nb::arg("precision"), nb::arg("rtol"), nb::arg("atol"),
           nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(),
-          nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0)
+          nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0,
+          nb::arg("stream") = 0)
       .def(
           "append_codes",
           [](KvCache& self, const QuantizedTensor& k, const QuantizedTensor& v,
@@ -118,8 +146,15 @@ void bind_cache(nb::module_& module) {
             return std::make_shared<QuantizedTensor>(self.value_tokens());
           },
           "A copy of the values there are.")
-      .def("clear", &KvCache::clear)
-      .def("truncate", &KvCache::truncate, nb::arg("batch"), nb::arg("length"))
+      .def(
+          "clear", [](KvCache& self, std::uintptr_t stream) { self.clear(stream_of(stream)); },
+          nb::arg("stream") = 0)
+      .def(
+          "truncate",
+          [](KvCache& self, std::int64_t batch, std::int64_t length, std::uintptr_t stream) {
+            self.truncate(batch, length, stream_of(stream));
+          },
+          nb::arg("batch"), nb::arg("length"), nb::arg("stream") = 0)
       .def_prop_ro(
           "lengths",
           [](const KvCache& self) { return Lengths(self.lengths().begin(), self.lengths().end()); })
@@ -144,13 +179,18 @@ void bind_attention(nb::module_& module) {
          bool bottom_right, std::int64_t left, std::int64_t right, const Lengths& query_lengths,
          const Lengths& key_lengths, const std::optional<double>& softmax_scale,
          const std::optional<View>& log_sum_exp, const std::optional<View>& bias, double soft_cap,
-         const std::optional<View>& sinks, int threads, std::uintptr_t stream) {
+         const std::optional<View>& sinks, int threads, std::uintptr_t stream, double dropout,
+         std::uint64_t seed, const std::optional<TableArgument>& block_table,
+         std::uintptr_t device_key_lengths) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
-        AttentionOptions options = options_of(precision, rtol, atol, mask,
-                                              {softmax_scale, soft_cap, sinks}, threads, stream);
+        AttentionOptions options =
+            options_of(precision, rtol, atol, mask, {softmax_scale, soft_cap, sinks}, threads,
+                       stream, {dropout, seed});
         AttentionReport report;
         options.report = &report;
         options.log_sum_exp = log_sum_exp.value_or(View{});
+        options.block_table = table_of(block_table);
+        options.mask.device_key_lengths = reinterpret_cast<const std::int64_t*>(device_key_lengths);
         {
           const nb::gil_scoped_release released;
           attention_into(operand_of(q), operand_of(k), operand_of(v), target, options);
@@ -163,6 +203,8 @@ void bind_attention(nb::module_& module) {
       nb::arg("softmax_scale").none(), nb::arg("log_sum_exp").none(),
       nb::arg("bias").none() = nb::none(), nb::kw_only(), nb::arg("soft_cap") = 0.0,
       nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      nb::arg("dropout") = 0.0, nb::arg("seed") = 0, nb::arg("block_table").none() = nb::none(),
+      nb::arg("device_key_lengths") = 0,
       "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
   module.def(
       "attention_backward",
@@ -172,10 +214,12 @@ void bind_attention(nb::module_& module) {
          std::int64_t right, const Lengths& query_lengths, const Lengths& key_lengths,
          const std::optional<double>& softmax_scale, const std::optional<View>& bias,
          const std::optional<View>& out, const std::optional<View>& log_sum_exp, double soft_cap,
-         const std::optional<View>& sinks, const std::optional<View>& d_sinks, int threads) {
+         const std::optional<View>& sinks, const std::optional<View>& d_sinks, int threads,
+         std::uintptr_t stream, double dropout, std::uint64_t seed) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         const AttentionOptions options =
-            options_of(precision, 5e-3, 5e-3, mask, {softmax_scale, soft_cap, sinks}, threads, 0);
+            options_of(precision, 5e-3, 5e-3, mask, {softmax_scale, soft_cap, sinks}, threads,
+                       stream, {dropout, seed});
         const nb::gil_scoped_release released;
         attention_backward_into(
             operand_of(q), operand_of(k), operand_of(v), d_out, d_q, d_k, d_v, options,
@@ -188,7 +232,8 @@ void bind_attention(nb::module_& module) {
       nb::arg("softmax_scale").none(), nb::arg("bias").none() = nb::none(),
       nb::arg("out").none() = nb::none(), nb::arg("log_sum_exp").none() = nb::none(), nb::kw_only(),
       nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(),
-      nb::arg("d_sinks").none() = nb::none(), nb::arg("threads") = 0,
+      nb::arg("d_sinks").none() = nb::none(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      nb::arg("dropout") = 0.0, nb::arg("seed") = 0,
       "Gradients into views of the shapes of Q, K and V, and of the sinks.");
   bind_cache(module);
 }

@@ -26,15 +26,13 @@ struct Pass {
   AttentionPassResult result;
 };
 
-std::shared_ptr<Pass> forward(const View& q, const View& k, const View& v,
-                              ModuleQuantizers& quantizers, bool training,
-                              const std::string& precision, const std::string& fp8_precision,
-                              bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
-                              const Lengths& query_lengths, const Lengths& key_lengths,
-                              const std::optional<double>& softmax_scale,
-                              const std::optional<View>& bias, ForwardScales* scales,
-                              nb::object allocate, std::uintptr_t stream,
-                              const std::optional<View>& log_sum_exp) {
+std::shared_ptr<Pass> forward(
+    const View& q, const View& k, const View& v, ModuleQuantizers& quantizers, bool training,
+    const std::string& precision, const std::string& fp8_precision, bool causal, bool bottom_right,
+    std::int64_t left, std::int64_t right, const Lengths& query_lengths, const Lengths& key_lengths,
+    const std::optional<double>& softmax_scale, const std::optional<View>& bias,
+    ForwardScales* scales, nb::object allocate, std::uintptr_t stream,
+    const std::optional<View>& log_sum_exp, double dropout, std::uint64_t seed) {
   auto pass = std::make_shared<Pass>();
   AttentionPassCall& call = pass->call;
   call.q = q;
@@ -49,6 +47,7 @@ std::shared_ptr<Pass> forward(const View& q, const View& k, const View& v,
                        .key_lengths = key_lengths,
                        .bias = bias.value_or(View{})};
   call.options.softmax_scale = softmax_scale;
+  call.options.dropout = {dropout, seed};
   call.options.log_sum_exp = log_sum_exp.value_or(View{});
   call.fp8_rung = parse_attention_rung(fp8_precision);
   call.training = training;
@@ -93,8 +92,8 @@ void bind_attention_pass(nb::module_& module) {
              nb::arg("softmax_scale").none(), nb::arg("bias").none(),
              nb::arg("scales").none() = nb::none(), nb::arg("allocate").none() = nb::none(),
              nb::arg("stream") = 0, nb::arg("log_sum_exp").none() = nb::none(),
-             nb::keep_alive<0, 4>(), nb::keep_alive<0, 16>(),
-             "Attention in the autocast scope of this thread.");
+             nb::arg("dropout") = 0.0, nb::arg("seed") = 0, nb::keep_alive<0, 4>(),
+             nb::keep_alive<0, 16>(), "Attention in the autocast scope of this thread.");
 }
 
 }  // namespace octavo::python

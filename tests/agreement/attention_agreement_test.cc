@@ -195,7 +195,7 @@ TEST(AttentionAgreement, EveryRungOnEveryBackend) {
     for (const RungStep& step : kRungSteps) {
       const Outcome want = outcome_of(how, made, step.rung, &reference_backend());
       for (const BackendInfo& backend : support::every_backend()) {
-        if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+        if (backend.kernels == &reference_backend()) continue;
         const Outcome got = outcome_of(how, made, step.rung, backend.kernels);
         compare(how, made, step, want, got,
                 how.name + ", " + std::string(octavo::name_of(step.rung)) + " on " +
@@ -235,7 +235,7 @@ TEST(AttentionAgreement, KindsOfScales) {
         };
         const Outcome want = run(&reference_backend());
         for (const BackendInfo& backend : support::every_backend()) {
-          if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+          if (backend.kernels == &reference_backend()) continue;
           const Outcome got = run(backend.kernels);
           double error2 = 0.0, value2 = 0.0;
           for (std::size_t i = 0; i < got.out.span<float>().size(); ++i) {

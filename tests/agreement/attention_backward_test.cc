@@ -18,6 +18,7 @@ struct BackwardCase {
   DType dtype = DType::f32;
   double soft_cap = 0.0;
   std::vector<float> sinks{};
+  AttentionDropout dropout{};
 };
 
 const std::vector<BackwardCase>& cases() {
@@ -58,6 +59,15 @@ const std::vector<BackwardCase>& cases() {
        .mask = {.causal = true},
        .soft_cap = 2.0,
        .sinks = {0.5F, 4.0F}},
+      {.name = "dropout, grouped",
+       .sizes = {.batches = 2, .heads = 4, .kv_heads = 2, .queries = 70, .keys = 110, .depth = 32},
+       .mask = {.causal = true, .bottom_right = true},
+       .dropout = {0.3, 12345}},
+      {.name = "dropout, soft cap and sinks",
+       .sizes = {.heads = 2, .kv_heads = 1, .queries = 50, .keys = 61, .depth = 32},
+       .soft_cap = 2.0,
+       .sinks = {0.5F, 4.0F},
+       .dropout = {0.1, 1}},
   };
   return all;
 }
@@ -72,6 +82,7 @@ Gradients gradients_of(const BackwardCase& how, const Made& made, const Tensor& 
                                                      .mask = mask,
                                                      .soft_cap = how.soft_cap,
                                                      .sinks = view_of_sinks(how.sinks),
+                                                     .dropout = how.dropout,
                                                      .threads = threads,
                                                      .backend = backend,
                                                      .log = log});
@@ -164,6 +175,7 @@ TEST(AttentionBackward, ForwardIsHandedOver) {
                                .mask = mask,
                                .soft_cap = how.soft_cap,
                                .sinks = view_of_sinks(how.sinks),
+                               .dropout = how.dropout,
                                .out = DType::f32,
                                .log_sum_exp = lse.view(),
                                .threads = 2,

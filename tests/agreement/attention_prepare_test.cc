@@ -42,7 +42,7 @@ Prepared prepare(const Kernels& kernels, const Tensor& from,
 
 TEST(AttentionPrepare, BitsOfReference) {
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend) || backend.kernels->attention_prepare == nullptr) continue;
+    if (backend.kernels->attention_prepare == nullptr) continue;
     for (const std::int64_t depth : {1, 8, 24, 33, 34, 36, 64, 80, 128, 256})
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
         const Sizes sizes{.batches = 2,
@@ -74,7 +74,7 @@ TEST(AttentionPrepare, StatisticsOfReference) {
   constexpr std::int64_t kRows = 300, kStep = 128;
   const std::int64_t lengths[] = {300, 130};
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend) || backend.kernels->attention_statistics == nullptr) continue;
+    if (backend.kernels->attention_statistics == nullptr) continue;
     for (const std::int64_t depth : {1, 40, 1032})
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
         for (const float bad : {1.0F, std::numeric_limits<float>::quiet_NaN()}) {

@@ -45,7 +45,7 @@ class QuantizeAgreement : public ::testing::TestWithParam<NamedScaling> {
     const QuantizeOptions by_reference{
         .counts = &counts, .amax = &amax, .backend = &reference_backend()};
     const QuantizedTensor wanted = quantize(values, scaling, by_reference);
-    const bool turned = scaling.hadamard.rowwise;
+    const bool rotated = scaling.hadamard.rowwise;
     for (const BackendInfo& backend : support::every_backend()) {
       if (backend.name == "reference") continue;
       for (const int threads : {1, 2, 3}) {
@@ -64,8 +64,8 @@ class QuantizeAgreement : public ::testing::TestWithParam<NamedScaling> {
         expect_same(again.rowwise, wanted.rowwise, here + ", without counts");
         expect_same(again.columnwise, wanted.columnwise, here + ", columnwise, without counts");
         for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::f16}) {
-          if (turned && dtype != DType::f32) continue;
-          if (turned && !wanted.rowwise.exists()) continue;
+          if (rotated && dtype != DType::f32) continue;
+          if (rotated && !wanted.rowwise.exists()) continue;
           EXPECT_EQ(first_difference(dequantize(wanted, dtype, {.backend = backend.kernels}),
                                      dequantize(wanted, dtype, {.backend = &reference_backend()})),
                     "")
@@ -94,8 +94,8 @@ TEST_P(QuantizeAgreement, EverySourceAndShape) {
                                                       {{}, DType::f32},
                                                       {{0, 5}, DType::f32},
                                                       {{5, 0}, DType::f32}}) {
-    const bool turned = scaling.hadamard.rowwise;
-    if (turned && dtype == DType::f64) continue;
+    const bool rotated = scaling.hadamard.rowwise;
+    if (rotated && dtype == DType::f64) continue;
     if (scaling.columnwise && shape.rank() == 3 && scaling.tile.rows > 1) continue;
     const std::vector<float> values =
         all_kinds_of_values(element_count(shape), 7 + static_cast<unsigned>(shape.rank()));
@@ -110,10 +110,10 @@ TEST_P(QuantizeAgreement, Transposed) {
   const Scaling& scaling = GetParam().scaling;
   const std::vector<float> values = all_kinds_of_values(50 * 80, 3);
   const Tensor tensor = values_as(values, {50, 80}, DType::f32);
-  View turned = tensor.view();
-  std::swap(turned.shape[0], turned.shape[1]);
-  std::swap(turned.strides[0], turned.strides[1]);
-  expect_agreement(turned, scaling, text(GetParam().name, ", transposed"));
+  View transposed = tensor.view();
+  std::swap(transposed.shape[0], transposed.shape[1]);
+  std::swap(transposed.strides[0], transposed.strides[1]);
+  expect_agreement(transposed, scaling, text(GetParam().name, ", transposed"));
 }
 
 TEST_P(QuantizeAgreement, Requantized) {

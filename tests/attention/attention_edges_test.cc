@@ -185,7 +185,6 @@ TEST(AttentionEdges, BiasIsAddedAndHides) {
     EXPECT_FALSE(std::ranges::equal(want.bytes(), without.bytes())) << to_string(shape);
     options.mask.bias = bias.view();
     for (const BackendInfo& backend : support::every_backend()) {
-      if (support::is_staged(backend)) continue;
       options.backend = backend.kernels;
       const Tensor got = attention(made.q, made.k, made.v, options);
       for (std::size_t i = 0; i < got.span<float>().size(); ++i)

@@ -184,7 +184,7 @@ TEST_P(AttentionCases, AgreeWithTheReference) {
 
     if (one.kind == Kind::biased) largest += 0.7;
     for (const BackendInfo& backend : support::every_backend()) {
-      if (support::is_staged(backend) || backend.name == "reference") continue;
+      if (backend.name == "reference") continue;
       expect_near(run.on(*backend.kernels, false, 2), wanted, form.bound * largest,
                   backend.name + " " + form.name + ": " + describe(one));
     }
@@ -220,7 +220,7 @@ void expect_exact_scores(std::int64_t queries, double (*limit_of)(double depth))
       const auto scale =
           static_cast<float>(share * limit_of(static_cast<double>(depth)) / std::sqrt(largest));
       for (const BackendInfo& backend : support::every_backend()) {
-        if (support::is_staged(backend) || backend.name == "reference") continue;
+        if (backend.name == "reference") continue;
         const Tensor lse = Tensor::values({1, sizes.heads, sizes.queries}, DType::f32);
         const Tensor out = attention(q, k, v,
                                      {.rung = AttentionRung::strict,
@@ -268,7 +268,7 @@ TEST(AttentionKernels, DoNotDependOnThreadsOrRanges) {
   for (const Form& form : kForms) {
     const Attended run(one, form, make_inputs(one.sizes, one.kind, 4, DType::f32));
     for (const BackendInfo& backend : support::every_backend()) {
-      if (support::is_staged(backend) || backend.name == "reference") continue;
+      if (backend.name == "reference") continue;
       const std::vector<float> alone = run.on(*backend.kernels, false, 1);
       EXPECT_EQ(alone, run.on(*backend.kernels, false, 5)) << backend.name << " " << form.name;
       const std::vector<AttentionRange> ranges = {{0, 1, 0, 100}, {0, 0, 5, 328}, {0, 1, 100, 233}};
@@ -302,7 +302,7 @@ void expect_kept(const Case& one) {
         const Attended run(one, form, std::move(made));
         const std::vector<float> wanted = run.on(reference_backend(), true, 1);
         for (const BackendInfo& backend : support::every_backend()) {
-          if (support::is_staged(backend) || backend.name == "reference") continue;
+          if (backend.name == "reference") continue;
           expect_near(run.on(*backend.kernels, false, 2), wanted, form.bound * 4.5,
                       backend.name + " " + form.name + " with a bad " + "QKV"[which]);
         }

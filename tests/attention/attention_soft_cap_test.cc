@@ -93,7 +93,6 @@ TEST(AttentionSoftCap, ASinkChangesNoBitOfP) {
   const QuantizedTensor q = quantize(made.q.view(), preset("fp8-channel")),
                         k = quantize(made.k.view(), preset("fp8-channel"));
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     for (const AttentionRung rung :
          {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict, AttentionRung::fast}) {
       const Tensor lse = Tensor::values({1, 6, 40}, DType::f32),
@@ -122,7 +121,6 @@ TEST(AttentionSoftCap, ASinkChangesNoBitOfP) {
 // Few query rows, whose keys are read where they lie: codes, and bf16.
 TEST(AttentionSoftCap, Decode) {
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     for (const Kind kind : {Kind::peaked, Kind::biased})
       for (const std::int64_t queries : {1, 2})
         for (const bool coded : {false, true}) {
@@ -160,7 +158,6 @@ TEST(AttentionSoftCap, Decode) {
 // tanh, and within the 2^-22 of a weight and f32's rounding.
 TEST(AttentionSoftCap, TanhOnEveryBackend) {
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     for (const double cap : {1e-3, 0.7, 30.0, 1e4}) {
       const std::int64_t rows = 400;
       const Tensor q = Tensor::values({rows, 1}, DType::f32),
@@ -194,7 +191,6 @@ TEST(AttentionSoftCap, BiasIsAddedAfterTheCap) {
   std::ranges::fill(k.span<float>(), 1.0F);
   const float added[] = {3.0F, -kInf};
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     (void)attention(q, k, k,
                     {.rung = AttentionRung::f32,
                      .mask = {.bias = value_view(const_cast<float*>(added), DType::f32, {1, 2})},
@@ -247,7 +243,6 @@ TEST(AttentionSoftCap, HugeSinks) {
   const Made made = make_inputs(sizes, Kind::normal, 9, DType::f32);
   const std::vector<float> sinks = {1e4F, 3.3e38F, -1e4F, -3.3e38F};
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     for (const AttentionRung rung :
          {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict}) {
       const Tensor lse = Tensor::values({1, 4, 30}, DType::f32);
@@ -273,7 +268,6 @@ TEST(AttentionSoftCap, HugeSinks) {
 TEST(AttentionSoftCap, InfiniteScoresPoison) {
   const Sizes sizes{.queries = 60, .keys = 60, .depth = 16};
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
     for (const float bad : {kInf, -kInf, kNaN}) {
       Made made = make_inputs(sizes, Kind::normal, 2, DType::f32);
       made.k.span<float>()[25 * 16 + 3] = bad;
@@ -310,7 +304,7 @@ TEST(AttentionSoftCap, LargestPAndLargestWeight) {
   const std::vector<float> sinks = {4.0F, -1.0F, 60.0F};
   const Tensor out = Tensor::values({1, 3, 30, 32}, DType::f32);
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend) || backend.kernels->attention == nullptr) continue;
+    if (backend.kernels->attention == nullptr) continue;
     std::vector<float> weights(90);
     float largest_p[2] = {};
     for (const bool has_sinks : {false, true}) {

@@ -6,6 +6,8 @@
 
 #include "fake_device.h"
 #include "octavo/backend/align_job.h"
+#include "octavo/backend/append_job.h"
+#include "octavo/backend/attention_job.h"
 #include "octavo/backend/registry.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/error.h"
@@ -156,6 +158,14 @@ const DeviceApi kApi{.kernels = nullptr,
                            const Open open;
                            std::memcpy(to, from, bytes);
                          },
+                     .upload =
+                         [](const Exec& exec, void* to, const void* from, std::size_t bytes) {
+                           queue(exec);
+                           if (!is_in(exec.device.index, to))
+                             state->break_promise("uploaded to the host");
+                           const Open open;
+                           std::memcpy(to, from, bytes);
+                         },
                      .clear =
                          [](const Exec& exec, void* memory, std::size_t bytes) {
                            queue(exec);
@@ -261,12 +271,42 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().column_sums({}, values, before, sums);
               },
+          .attention =
+              [](const Exec& exec, const AttentionJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().attention({}, job);
+              },
+          .attention_backward =
+              [](const Exec& exec, const AttentionBackwardJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().attention_backward({}, job);
+              },
+          .attention_prepare =
+              [](const Exec& exec, const AttentionPrepareJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().attention_prepare({}, job);
+              },
+          .attention_statistics =
+              [](const Exec& exec, const AttentionStatisticsJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().attention_statistics({}, job);
+              },
           .count_nan =
               [](const Exec& exec, const Matrix& values) {
                 launch(exec);
                 wait_for(exec);
                 const Open open;
                 return reference_backend().count_nan({}, values);
+              },
+          .append_tokens =
+              [](const Exec& exec, const AppendJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().append_tokens({}, job);
               }};
 }
 

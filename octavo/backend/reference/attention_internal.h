@@ -15,6 +15,12 @@ namespace octavo::reference {
 std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
                             DType values, bool transposed = false);
 
+// The same of the keys or values of a KV head, which may lie in pages; NaN where a page is not of
+// the pool.
+std::vector<double> key_rows_of(const AttentionJob& job, const AttentionOperand& operand,
+                                std::int64_t batch, std::int64_t kv_head, std::int64_t first,
+                                std::int64_t count, bool transposed = false);
+
 // Rows of one head that are processed together, so that a key is decoded once for all of them.
 inline constexpr std::int64_t kAttentionRows = 32, kAttentionKeys = 64;
 
@@ -37,6 +43,10 @@ void for_each_piece(const AttentionJob& job,
 // Does the bias mask this key? Then it must not be multiplied, not even by zero.
 bool is_masked(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
                std::int64_t key);
+
+// Does dropout keep the weight of this key?
+bool is_kept(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+             std::int64_t key);
 
 // The keys that any of these rows sees.
 AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "octavo/backend/attention_dropout_mask.h"
 #include "octavo/backend/reference/attention_internal.h"
 #include "octavo/backend/reference/dequantized_internal.h"
 
@@ -49,6 +50,11 @@ bool is_masked(const AttentionJob& job, std::int64_t batch, std::int64_t head, s
          job.bias.at(batch, head, row)[key * job.bias.key] == -HUGE_VALF;
 }
 
+bool is_kept(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+             std::int64_t key) {
+  return !job.dropout.exists() || dropout_keep(job.dropout, batch, head, row, key);
+}
+
 std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
                             DType values, bool transposed) {
   const std::int64_t cols = operand.cols();
@@ -68,6 +74,32 @@ std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std:
   return rows;
 }
 
+std::vector<double> key_rows_of(const AttentionJob& job, const AttentionOperand& operand,
+                                std::int64_t batch, std::int64_t kv_head, std::int64_t first,
+                                std::int64_t count, bool transposed) {
+  if (!job.pages.exist())
+    return rows_of(operand.at(batch, kv_head), first, count, job.values, transposed);
+  const AttentionPages& pages = job.pages;
+  const std::int64_t cols = operand.first.cols();
+  std::vector<double> rows(static_cast<std::size_t>(count * cols),
+                           std::numeric_limits<double>::quiet_NaN());
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t key = first + done, row = key % pages.page_rows,
+                       here = std::min(count - done, pages.page_rows - row);
+    const std::int64_t page = pages.table[batch * pages.table_pitch + key / pages.page_rows];
+    if (page >= 0 && page < pages.page_count) {
+      const std::vector<double> some = rows_of(operand.at(page, kv_head), row, here, job.values);
+      for (std::int64_t i = 0; i < here; ++i)
+        for (std::int64_t col = 0; col < cols; ++col)
+          rows[static_cast<std::size_t>(transposed ? col * count + done + i
+                                                   : (done + i) * cols + col)] =
+              some[static_cast<std::size_t>(i * cols + col)];
+    }
+    done += here;
+  }
+  return rows;
+}
+
 AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
   AttentionJob::Keys all{};
   bool any = false;
@@ -83,7 +115,7 @@ AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
 
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
                                    std::span<const std::int64_t> wanted, std::vector<double>& q) {
-  const GemmOperand q_matrix = job.q.at(batch, head), k_matrix = job.k.at(batch, job.kv_head(head));
+  const GemmOperand q_matrix = job.q.at(batch, head);
   const double factor = job.softmax_scale * std::numbers::log2e;
   const std::int64_t depth = q_matrix.cols();
   const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
@@ -106,7 +138,8 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
   const AttentionJob::Keys all = keys_of_all(rows);
   for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
     const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
-    const std::vector<double> k = rows_of(k_matrix, key, keys, job.values, true);
+    const std::vector<double> k =
+        key_rows_of(job, job.k, batch, job.kv_head(head), key, keys, true);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       ScoredRow& row = rows[i];
       const std::int64_t begin = std::max(row.keys.begin, key),

@@ -149,13 +149,13 @@ void attention(const Exec&, const AttentionJob& job) {
     std::vector<Weights> weights;
     for (ScoredRow& row : rows) weights.push_back(weights_of(job, batch, head, row));
 
-    const GemmOperand v_matrix = job.v.at(batch, job.kv_head(head));
     const std::int64_t width = job.out.first.cols(), depth = job.q.first.cols();
     const auto count = static_cast<std::int64_t>(rows.size());
     std::vector<double> sums(static_cast<std::size_t>(count * width), 0.0);
+    const double factor = job.dropout.exists() ? job.dropout.factor() : 1.0;
     for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
       const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
-      const std::vector<double> v = rows_of(v_matrix, key, keys, job.values);
+      const std::vector<double> v = key_rows_of(job, job.v, batch, job.kv_head(head), key, keys);
       for (std::int64_t i = 0; i < count; ++i) {
         const ScoredRow& row = rows[static_cast<std::size_t>(i)];
         const Weights& weight = weights[static_cast<std::size_t>(i)];
@@ -163,8 +163,9 @@ void attention(const Exec&, const AttentionJob& job) {
         double* sum = sums.data() + i * width;
         for (std::int64_t j = std::max(key, row.keys.begin); j < std::min(key + keys, row.keys.end);
              ++j) {
-          if (is_masked(job, batch, head, row.row, j)) continue;
-          const double p = row.scores[static_cast<std::size_t>(j - row.keys.begin)];
+          if (is_masked(job, batch, head, row.row, j) || !is_kept(job, batch, head, row.row, j))
+            continue;
+          const double p = row.scores[static_cast<std::size_t>(j - row.keys.begin)] * factor;
           const double* values = v.data() + (j - key) * width;
           for (std::int64_t e = 0; e < width; ++e) sum[e] += p * values[e];
         }

@@ -3,7 +3,8 @@
 //   dV = P^T dO,   dP = dO V^T,   dS = P (dP - sum_e dO O),   dQ = scale dS K,   dK = scale dS^T Q,
 // where a soft cap multiplies dS by its slope, 1 - tanh^2. A sink has a weight in P, which sums to
 // less than one without it, and a value of zero: its gradient is minus that weight times sum_e dO
-// O. P is recomputed from Q and K, and delta = sum_e dO O as sum_j P dP, so neither out nor
+// O. Dropout multiplies weights by 0 or its factor, and so dP and what dV takes of P, but not P in
+// dS. P is recomputed from Q and K, and delta = sum_e dO O as sum_j P dP, so neither out nor
 // log_sum_exp of the forward pass is read.
 #include <algorithm>
 #include <cmath>
@@ -54,18 +55,21 @@ double add_row(const AttentionBackwardJob& job, const ScoredRow& row, const doub
                std::int64_t batch, std::int64_t head, std::vector<double>& d_q, Gradients& sums) {
   const std::int64_t depth = job.forward.q.first.cols(), width = job.forward.v.first.cols();
   const auto scale = job.forward.softmax_scale;
+  const double factor = job.forward.dropout.exists() ? job.forward.dropout.factor() : 1.0;
   std::vector<double> d_p(row.scores.size());
   double along = 0.0;
   for (std::size_t j = 0; j < d_p.size(); ++j) {
     const std::int64_t key = row.keys.begin + static_cast<std::int64_t>(j);
-    if (is_masked(job.forward, batch, head, row.row, key)) continue;
+    if (is_masked(job.forward, batch, head, row.row, key) ||
+        !is_kept(job.forward, batch, head, row.row, key))
+      continue;
     const double* values = v.data() + key * width;
     double sum = 0.0;
     for (std::int64_t e = 0; e < width; ++e) sum += d_out[e] * values[e];
-    d_p[j] = sum;
-    along += row.scores[j] * sum;
+    d_p[j] = sum * factor;
+    along += row.scores[j] * d_p[j];
     double* d_v = sums.d_v.data() + key * width;
-    for (std::int64_t e = 0; e < width; ++e) d_v[e] += row.scores[j] * d_out[e];
+    for (std::int64_t e = 0; e < width; ++e) d_v[e] += row.scores[j] * factor * d_out[e];
   }
   for (std::size_t j = 0; j < d_p.size(); ++j) {
     const std::int64_t key = row.keys.begin + static_cast<std::int64_t>(j);

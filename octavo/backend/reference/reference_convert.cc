@@ -74,6 +74,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .largest_bits = largest_bits,
                                 .transpose = transpose,
                                 .encode_scaled = encode_scaled_matrix,
-                                .decode_scaled = decode_scaled_matrix};
+                                .decode_scaled = decode_scaled_matrix,
+                                .append_tokens = append_tokens};
 
 }  // namespace octavo::reference

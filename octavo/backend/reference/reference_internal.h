@@ -45,6 +45,7 @@ void attention_backward(const Exec&,
 void attention_prepare(const Exec&, const AttentionPrepareJob&);  // reference_attention_prepare.cc
 void attention_statistics(const Exec&,
                           const AttentionStatisticsJob&);  // reference_attention_statistics.cc
+void append_tokens(const Exec&, const AppendJob&);         // reference_append.cc
 
 std::uint32_t row_error(const Exec&, const RowErrorJob&, RowErrorSums&);  // reference_row_error.cc
 bool row_error_reads_codes(const Format&);                                // reference_row_error.cc

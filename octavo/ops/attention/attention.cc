@@ -7,8 +7,10 @@
 #include "octavo/base/fp_env.h"
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/exec/device_tensor.h"
+#include "octavo/exec/temporary_internal.h"
 #include "octavo/ops/attention/attention_auto_internal.h"
 #include "octavo/ops/attention/attention_call_internal.h"
+#include "octavo/ops/attention/attention_pages_internal.h"
 #include "octavo/ops/attention/attention_rungs_internal.h"
 #include "octavo/ops/attention/attention_statistics_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -52,38 +54,71 @@ DType type_of_result(const Operand& q, const AttentionOptions& options) {
   return q.values().dtype;
 }
 
-// f64 from f32 of the same shape: all rows, or those that were asked for.
-void widen(const View& from, const View& to, std::span<const AttentionRange> ranges) {
-  const AttentionOperand source = AttentionStack(Operand(from), kOp, "a copy").operand(),
-                         target = AttentionStack(Operand(to), kOp, "the output").operand();
-  const auto row = [&](std::int64_t batch, std::int64_t head, std::int64_t at) {
-    const Matrix left = source.at(batch, head).values, right = target.at(batch, head).values;
-    const auto* numbers = reinterpret_cast<const float*>(static_cast<const std::byte*>(left.data) +
-                                                         at * left.row_pitch);
-    auto* into = static_cast<std::byte*>(right.data) + at * right.row_pitch;
-    for (std::int64_t e = 0; e < left.cols; ++e) {
-      const auto number = static_cast<double>(numbers[e]);
-      std::memcpy(into + e * right.col_stride, &number, sizeof number);
-    }
-  };
-  const AttentionStack shape(Operand(from), kOp, "a copy");
-  for (const AttentionRange& range : ranges)
-    for (std::int64_t r = 0; r < range.count; ++r) row(range.batch, range.head, range.first + r);
-  if (!ranges.empty()) return;
-  for (std::int64_t batch = 0; batch < shape.batches(); ++batch)
-    for (std::int64_t head = 0; head < shape.heads(); ++head)
-      for (std::int64_t r = 0; r < shape.rows(); ++r) row(batch, head, r);
+// A block table and lengths of a device.
+void check_places(const AttentionCall& call, const Exec& exec) {
+  const AttentionOptions& options = call.options;
+  const std::int64_t* const lengths = options.mask.device_key_lengths;
+  const bool is_cpu = exec.device.kind == DeviceKind::cpu;
+  check(lengths == nullptr || !is_cpu, ErrorCode::invalid_argument, kOp,
+        "got lengths of keys on a device for tensors on the CPU; give key_lengths");
+  if (is_cpu || (!options.block_table.exists() && lengths == nullptr)) return;
+  check_beside(exec, options.block_table.blocks, sizeof(std::int32_t), kOp, "the block table");
+  check_beside(exec, lengths, sizeof(std::int64_t), kOp, "the array of key lengths");
+  check(call.takes_as_given(options.rung), ErrorCode::unsupported, kOp, "got precision ",
+        name_of(options.rung),
+        " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, or "
+        "strict or fast with K and V in codes: the others look at all of K first");
 }
 
-// Every head: where numbers are beyond f32, no other rung has them.
-void report_exact(const AttentionCall& call) {
+// All rows of every head.
+std::vector<AttentionRange> heads_of(const AttentionCall& call) {
+  std::vector<AttentionRange> all;
   for (std::int64_t batch = 0; batch < call.q.batches(); ++batch)
     for (std::int64_t head = 0; head < call.q.heads(); ++head)
-      call.options.report->choices.push_back(
-          {.rows = {.batch = batch, .head = head, .first = 0, .count = call.q.rows()},
-           .rung = AttentionRung::exact,
-           .tolerance = call.options.atol,
-           .explanation = "float64 holds numbers, or scores of them, that float32 does not have"});
+      all.push_back({.batch = batch, .head = head, .first = 0, .count = call.q.rows()});
+  return all;
+}
+
+// f64 from f32 of the same shape: all rows, or those that were asked for.
+void widen_rows(const View& from, const View& to, std::span<const AttentionRange> ranges) {
+  const AttentionOperand source = AttentionStack(Operand(from), kOp, "a copy").operand(),
+                         target = AttentionStack(Operand(to), kOp, "the output").operand();
+  for (const AttentionRange& range : ranges)
+    for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+      const Matrix left = source.at(range.batch, range.head).values,
+                   right = target.at(range.batch, range.head).values;
+      const auto* numbers = reinterpret_cast<const float*>(
+          static_cast<const std::byte*>(left.data) + row * left.row_pitch);
+      auto* into = static_cast<std::byte*>(right.data) + row * right.row_pitch;
+      for (std::int64_t e = 0; e < left.cols; ++e) {
+        const auto number = static_cast<double>(numbers[e]);
+        std::memcpy(into + e * right.col_stride, &number, sizeof number);
+      }
+    }
+}
+
+void widen(const View& from, const View& to, const AttentionCall& call, const Exec& exec) {
+  std::span<const AttentionRange> ranges = call.options.ranges;
+  if (exec.device.kind == DeviceKind::cpu) {
+    const std::vector<AttentionRange> all = heads_of(call);
+    return widen_rows(from, to, ranges.empty() ? all : ranges);
+  }
+  check(ranges.empty(), ErrorCode::unsupported, kOp,
+        "got ranges of rows and a float64 output on a device; expected float32, float16 or "
+        "bfloat16, or all rows");
+  const AttentionStack source(Operand(from), kOp, "a copy");
+  run_attention_prepare(exec, call.options,
+                        {.batches = source.batches(),
+                         .heads = source.heads(),
+                         .from = source.operand(),
+                         .to = AttentionStack(Operand(to), kOp, "the output").operand()});
+}
+
+// One rung for every head.
+void report_rung(const AttentionCall& call, AttentionRung rung, const std::string& explanation) {
+  for (const AttentionRange& rows : heads_of(call))
+    call.options.report->choices.push_back(
+        {.rows = rows, .rung = rung, .tolerance = call.options.atol, .explanation = explanation});
 }
 
 }  // namespace
@@ -111,20 +146,30 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   const Exec exec = make_exec_on(views, call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
   if (call.is_empty()) return;
+  check_places(call, exec);
+  if (options.block_table.exists() && exec.device.kind == DeviceKind::cpu)
+    return attend_pages(call, out);
   if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {
     AttentionOptions exact = options;
     exact.rung = AttentionRung::exact;
     attention_into(q, k, v, out, exact);
-    if (options.report != nullptr) report_exact(call);
+    if (options.report != nullptr)
+      report_rung(call, AttentionRung::exact,
+                  "float64 holds numbers, or scores of them, that float32 does not have");
+    return;
+  }
+  if (options.rung == AttentionRung::automatic && options.dropout.exists()) {
+    AttentionOptions whole = options;
+    whole.rung = AttentionRung::f32;
+    attention_into(q, k, v, out, whole);
+    if (options.report != nullptr)
+      report_rung(call, AttentionRung::f32, "of dropout the error model knows nothing");
     return;
   }
   if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {
-    check(exec.device.kind == DeviceKind::cpu, ErrorCode::wrong_type, kOp,
-          "the output is float64 on a device, where only the CPU has it; expected float32, float16 "
-          "or bfloat16");
-    const Tensor narrow = Tensor::values(out.shape, DType::f32);
+    const Tensor narrow = temporary_values(exec, out.shape, DType::f32);
     attention_into(q, k, v, narrow.view(), options);
-    widen(narrow.view(), out, options.ranges);
+    widen(narrow.view(), out, call, exec);
     return;
   }
 
@@ -135,11 +180,15 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   AttentionJob job = inputs.job;
   job.out = result.out;
   job.log_sum_exp = result.log_sum_exp;
-  float largest_p = 0.0F;
-  if (options.p_quantizer != nullptr) job.p_amax = &largest_p;
+  Tensor largest_p;
+  if (options.p_quantizer != nullptr) {
+    largest_p = temporary_values(exec, {1}, DType::f32);
+    job.p_amax = static_cast<float*>(largest_p.view().data);
+    clear_memory(exec, job.p_amax, sizeof(float));
+  }
   run_attention(exec, options, job);
   if (options.p_quantizer != nullptr)
-    options.p_quantizer->calibrate(view_of(std::span<const float>(&largest_p, 1)));
+    options.p_quantizer->calibrate(largest_p.view(), {.stream = options.stream});
 }
 
 Tensor attention(const Operand& q, const Operand& k, const Operand& v,

@@ -50,9 +50,25 @@ struct AttentionMask {
   // One per batch, or empty: the actual numbers of queries and keys (padding masks). Padding is
   // never read; its rows of the output are zeros.
   std::span<const std::int64_t> query_lengths{}, key_lengths{};
+  // Of a device: the numbers of keys in its memory, one per batch, instead of key_lengths. They are
+  // read when the kernels run: a captured graph follows them.
+  const std::int64_t* device_key_lengths = nullptr;
   // If given: f32 bias added to the scores softmax_scale q k; -inf masks a key. Its shape is
   // [batch, heads, queries, keys], where any may be 1, or that without leading ones.
   View bias{};
+};
+
+// K and V in pages of a pool, as servers of many sequences keep them (paged attention): K is then
+// [pages, Hkv, page tokens, D] and V [pages, Hkv, page tokens, E], of any strides, and token j of
+// batch b is token j % page tokens of page blocks[b * pitch + j / page tokens]. Entries beyond the
+// length of a batch are not read. On a device a page outside the pool cannot be reported: it makes
+// NaN of the rows that see its tokens.
+struct BlockTable {
+  const std::int32_t* blocks = nullptr;   // in the memory of K; null: K and V are not in pages
+  std::int64_t batches = 0, columns = 0;  // columns: the most pages that a batch may have
+  std::int64_t pitch = 0;                 // entries from one batch to the next
+
+  [[nodiscard]] bool exists() const { return blocks != nullptr; }
 };
 
 // The rung chosen for a range of rows of a head, and why.
@@ -77,6 +93,9 @@ struct AttentionOptions {
   AttentionRung rung = AttentionRung::automatic;
   double rtol = 5e-3, atol = 5e-3;  // automatic only
   AttentionMask mask{};
+  // On a device with rungs that take K and V as they are: exact, f32 and bf16, and strict and fast
+  // where both are codes. So is mask.device_key_lengths.
+  BlockTable block_table{};
   std::optional<double> softmax_scale{};  // 1 / sqrt(D)
   // Scores x = softmax_scale q k become soft_cap tanh(x / soft_cap), before a bias is added and
   // keys are masked, as in Gemma 2; 0: none; else from 1e-30 to 1e30. K is not smoothed then, on
@@ -86,9 +105,17 @@ struct AttentionOptions {
   // no value, as in gpt-oss; -inf: none. NaN or +inf makes NaN of all rows of its head. A row that
   // sees no key is zeros, with a log-sum-exp of its sink.
   View sinks{};
+  // Weights are dropped with this probability, from 0 to less than 1, and the others divided by
+  // 1 - probability: a function of (seed, batch, head, row, key) alone, the same on every backend,
+  // forward and backward. The log-sum-exp has all weights. `automatic` is rung f32 then: its error
+  // model knows nothing of dropped weights.
+  AttentionDropout dropout{};
   std::optional<DType> out{};  // the type of Q; f32 where Q is codes
   // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
   View log_sum_exp{};
+  // automatic, few queries on the CPU: if given, statistics of V, one for each (batch, KV head), as
+  // a cache keeps them; V is not surveyed then.
+  std::span<const AttentionStatistics> value_statistics{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
@@ -131,9 +158,10 @@ struct AttentionGradients {
   Tensor q, k, v;
   Tensor sinks{};  // f32 [heads], where the options have sinks
 };
-// Results of the forward pass of the same call, in f32: the output, dense, and the log-sum-exp.
-// Where given they are not recomputed, except for rows whose log-sum-exp is beyond 1024. For rung
-// f32 only: other rungs have rounded P in both.
+// Results of the forward pass of the same call: the output, dense, and the log-sum-exp. Where given
+// they are not recomputed, except for rows whose log-sum-exp is beyond 1024. In f32, of rung f32:
+// other rungs have rounded P in both. On a device also those of rung bf16, the output in f32 or
+// bf16: tensor cores round P as that rung does.
 struct AttentionForward {
   View out{}, log_sum_exp{};
 };

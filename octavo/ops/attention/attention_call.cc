@@ -107,6 +107,28 @@ void check_sinks(const View& sinks, std::int64_t heads, std::string_view op) {
          "; expected ", to_string(Shape{heads}), ", one for each query head");
 }
 
+void check_dropout(const AttentionDropout& dropout, std::string_view op) {
+  check(dropout.probability >= 0.0 && dropout.probability < 1.0, ErrorCode::invalid_argument, op,
+        "got a dropout probability of ", dropout.probability,
+        "; expected 0, which is none, to less than 1");
+}
+
+void check_table(const BlockTable& table, const AttentionStack& q, const AttentionStack& k,
+                 std::string_view op) {
+  check(op == "attention", ErrorCode::unsupported, op,
+        "got a block table; expected K and V side by side: gather them, gradients are those of "
+        "tensors");
+  check(q.rank() == 4, ErrorCode::invalid_argument, op, "got a block table and Q of ", q.rank(),
+        " dimensions; expected [batch, heads, queries, size], and K and V as [pages, heads, page "
+        "tokens, size]");
+  check(table.batches == q.batches() && table.columns >= 0 && table.pitch >= table.columns,
+        ErrorCode::invalid_argument, op, "got a block table of ", table.batches, " rows of ",
+        table.columns, " pages; expected one row for each of ", q.batches(), " batches");
+  check(k.rows() > 0 && k.batches() < (std::int64_t{1} << 31), ErrorCode::invalid_argument, op,
+        "got ", k.batches(), " pages of ", k.rows(),
+        " tokens; expected at least one token in a page, and fewer than 2^31 pages");
+}
+
 void check_hadamard(const Operand& q, const Operand& k, const Operand& v, std::string_view op) {
   const auto turn_of = [](const Operand& operand) {
     const QuantizedTensor* tensor = operand.quantized();
@@ -202,15 +224,25 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
           " in K; expected the same one");
   require(q.cols() > 0 && v.cols() > 0, "expected a head size of at least 1");
   require(k.rows() == v.rows(), "there are ", k.rows(), " keys and ", v.rows(), " values");
-  require(q.batches() == k.batches() && k.batches() == v.batches(),
-          "expected the same number of batches in all three");
+  const BlockTable& table = given.block_table;
+  require(k.batches() == v.batches() && (table.exists() || q.batches() == k.batches()),
+          table.exists() ? "expected as many pages in K as in V"
+                         : "expected the same number of batches in all three");
+  if (table.exists()) check_table(table, q, k, op);
   require(k.heads() == v.heads(), "expected as many heads in K as in V");
   require((k.heads() > 0 && q.heads() % k.heads() == 0) || q.heads() == 0, "Q has ", q.heads(),
           " heads; expected a multiple of the ", k.heads(), " heads of K and V");
   check_hadamard(q_given, k_given, v_given, op);
   const AttentionMask& mask = given.mask;
   check_lengths(mask.query_lengths, q.batches(), q.rows(), op, "query");
-  check_lengths(mask.key_lengths, q.batches(), k.rows(), op, "key");
+  check_lengths(mask.key_lengths, q.batches(), keys(), op, "key");
+  check(mask.device_key_lengths == nullptr || mask.key_lengths.empty(), ErrorCode::invalid_argument,
+        op, "got lengths of keys on the host and on the device; expected either");
+  check(given.value_statistics.empty() ||
+            static_cast<std::int64_t>(given.value_statistics.size()) == q.batches() * v.heads(),
+        ErrorCode::invalid_argument, op, "got ", given.value_statistics.size(),
+        " statistics of V; expected one for each of ", q.batches(), " batches of ", v.heads(),
+        " heads");
   check(!mask.causal || mask.right <= 0, ErrorCode::invalid_argument, op,
         "got causal and right = ", mask.right,
         ": a causal row sees nothing after itself; expected right = 0 or none");
@@ -219,9 +251,10 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
   for (const double tolerance : {given.rtol, given.atol})
     check(tolerance >= 0.0 && std::isfinite(tolerance), ErrorCode::invalid_argument, op,
           "got a tolerance of ", tolerance, "; expected a number of at least 0");
-  check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), k.rows()}, op);
+  check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), keys()}, op);
   check_soft_cap(given.soft_cap, op);
   check_sinks(given.sinks, q.heads(), op);
+  check_dropout(given.dropout, op);
   for (const AttentionRange& range : given.ranges)
     check(range.batch >= 0 && range.batch < q.batches() && range.head >= 0 &&
               range.head < q.heads() && range.first >= 0 && range.count >= 0 &&
@@ -237,7 +270,7 @@ AttentionJob AttentionCall::job() const {
                    .heads = q.heads(),
                    .kv_heads = k.heads(),
                    .queries = q.rows(),
-                   .keys = k.rows(),
+                   .keys = keys(),
                    .left = mask.left < 0 ? -1 : mask.left,
                    .right = mask.causal      ? 0
                             : mask.right < 0 ? -1
@@ -250,8 +283,15 @@ AttentionJob AttentionCall::job() const {
       options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(q.cols())));
   if (!mask.query_lengths.empty()) job.query_lengths = mask.query_lengths.data();
   if (!mask.key_lengths.empty()) job.key_lengths = mask.key_lengths.data();
+  if (mask.device_key_lengths != nullptr) job.key_lengths = mask.device_key_lengths;
+  if (options.block_table.exists())
+    job.pages = {.table = options.block_table.blocks,
+                 .table_pitch = options.block_table.pitch,
+                 .page_rows = k.rows(),
+                 .page_count = k.batches()};
   job.bias = bias_of(mask.bias);
   job.soft_cap = options.soft_cap;
+  job.dropout = options.dropout;
   if (options.sinks.data != nullptr)
     job.sinks = {.first = static_cast<const float*>(options.sinks.data),
                  .step = options.sinks.strides[0] / static_cast<std::int64_t>(sizeof(float))};
@@ -260,6 +300,20 @@ AttentionJob AttentionCall::job() const {
     job.range_count = static_cast<std::int64_t>(options.ranges.size());
   }
   return job;
+}
+
+bool AttentionCall::takes_as_given(AttentionRung rung) const {
+  switch (rung) {
+    case AttentionRung::exact:
+    case AttentionRung::f32:
+    case AttentionRung::bf16:
+      return true;
+    case AttentionRung::strict:
+    case AttentionRung::fast:
+      return k.is_quantized() && v.is_quantized();
+    default:
+      return false;
+  }
 }
 
 Shape AttentionCall::out_shape() const {
@@ -279,7 +333,7 @@ std::int64_t AttentionCall::work() const {
     rows = 0;
     for (const AttentionRange& range : options.ranges) rows += range.count;
   }
-  const double products = static_cast<double>(rows) * static_cast<double>(k.rows()) *
+  const double products = static_cast<double>(rows) * static_cast<double>(keys()) *
                           static_cast<double>(q.cols() + v.cols());
   return static_cast<std::int64_t>(
       std::min(products / products_per_element,

@@ -47,6 +47,12 @@ struct AttentionCall {
   // yet.
   [[nodiscard]] AttentionJob job() const;
   [[nodiscard]] Shape out_shape() const;  // as the caller has it
+  // Keys of a batch, or the most that a row of the block table holds.
+  [[nodiscard]] std::int64_t keys() const {
+    return options.block_table.exists() ? options.block_table.columns * k.rows() : k.rows();
+  }
+  // Does this rung read K and V as they are, without a copy in another form?
+  [[nodiscard]] bool takes_as_given(AttentionRung rung) const;
   // Multiply-adds, to choose the number of threads.
   [[nodiscard]] std::int64_t work() const;
   [[nodiscard]] bool is_empty() const;  // no row to write

@@ -1,7 +1,8 @@
 // Dispatch of attention kernels: the chosen backend, or reference where that does not offer the
-// job.
+// job. Lengths and ranges are the host's until here: a device gets copies.
 #include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/exec/temporary_internal.h"
 #include "octavo/ops/attention/attention_call_internal.h"
 
 namespace octavo {
@@ -47,30 +48,48 @@ void run(const Exec& exec, const AttentionOptions& options, const Job& job, Entr
   (kernels.*entry)(there, job);
 }
 
+AttentionJob with_copies(AttentionJob job, const AttentionOptions& options, DeviceCopies& copies) {
+  job.query_lengths = copies.of(job.query_lengths, job.batches);
+  if (options.mask.device_key_lengths == nullptr)
+    job.key_lengths = copies.of(job.key_lengths, job.batches);
+  job.ranges = copies.of(job.ranges, job.range_count);
+  return job;
+}
+
 }  // namespace
 
 void run_attention(const Exec& exec, const AttentionOptions& options, const AttentionJob& job) {
-  run<AttentionJob>(exec, options, job, &Kernels::attention, &Kernels::attention_workspace,
-                    &Kernels::attention_offered);
+  DeviceCopies copies(exec);
+  run<AttentionJob>(exec, options, with_copies(job, options, copies), &Kernels::attention,
+                    &Kernels::attention_workspace, &Kernels::attention_offered);
 }
 
 void run_attention_backward(const Exec& exec, const AttentionOptions& options,
                             const AttentionBackwardJob& job) {
-  run<AttentionBackwardJob>(exec, options, job, &Kernels::attention_backward,
+  DeviceCopies copies(exec);
+  AttentionBackwardJob there = job;
+  there.forward = with_copies(job.forward, options, copies);
+  run<AttentionBackwardJob>(exec, options, there, &Kernels::attention_backward,
                             &Kernels::attention_backward_workspace,
                             &Kernels::attention_backward_offered);
 }
 
 void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
                            const AttentionPrepareJob& job) {
-  chosen<AttentionPrepareJob>(exec, options, job, &Kernels::attention_prepare, nullptr)
-      .attention_prepare(exec, job);
+  DeviceCopies copies(exec);
+  AttentionPrepareJob there = job;
+  there.lengths = copies.of(job.lengths, job.batches);
+  chosen<AttentionPrepareJob>(exec, options, there, &Kernels::attention_prepare, nullptr)
+      .attention_prepare(exec, there);
 }
 
 void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
                               const AttentionStatisticsJob& job) {
-  chosen<AttentionStatisticsJob>(exec, options, job, &Kernels::attention_statistics, nullptr)
-      .attention_statistics(exec, job);
+  DeviceCopies copies(exec);
+  AttentionStatisticsJob there = job;
+  there.lengths = copies.of(job.lengths, job.batches);
+  chosen<AttentionStatisticsJob>(exec, options, there, &Kernels::attention_statistics, nullptr)
+      .attention_statistics(exec, there);
 }
 
 }  // namespace octavo

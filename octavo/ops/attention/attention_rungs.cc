@@ -1,6 +1,7 @@
 #include "octavo/ops/attention/attention_rungs_internal.h"
 
 #include "octavo/base/error.h"
+#include "octavo/exec/temporary_internal.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/quant/quantize.h"
 
@@ -30,11 +31,25 @@ Scaling per_channel() {
   return scaling;
 }
 
+// Into memory of the call.
 QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer* quantizer,
-                          const AttentionOptions& options) {
-  return quantizer != nullptr ? quantizer->quantize(values, quantize_options(options))
-                              : quantize(values, scaling, quantize_options(options));
+                          const QuantizeOptions& options, const Exec& exec) {
+  QuantizedTensor out = make_quantized(values.shape, values.dtype,
+                                       quantizer != nullptr ? quantizer->scaling() : scaling,
+                                       [&exec](const View& like) { return temporary(exec, like); });
+  if (quantizer != nullptr) {
+    quantizer->quantize_into(values, out, options);
+  } else {
+    quantize_into(values, out, options);
+  }
+  return out;
 }
+QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer* quantizer,
+                          const AttentionOptions& options, const Exec& exec) {
+  return quantized(values, scaling, quantizer, quantize_options(options), exec);
+}
+
+float* numbers_of(const Tensor& tensor) { return static_cast<float*>(tensor.view().data); }
 
 AttentionOperand operand_of(const QuantizedTensor& tensor, std::string_view name) {
   return AttentionStack(Operand(tensor), kOp, name).operand();
@@ -52,7 +67,7 @@ void quantize_values(RungInputs& inputs, const AttentionCall& call, const Exec& 
     copy = prepared(call, call.v, call.options.mask.key_lengths, nullptr, false, false, exec);
     values = copy.view();
   }
-  inputs.v = quantized(values, per_channel(), call.options.v_quantizer, call.options);
+  inputs.v = quantized(values, per_channel(), call.options.v_quantizer, call.options, exec);
   inputs.job.v = operand_of(inputs.v, "V");
 }
 
@@ -66,7 +81,7 @@ void quantize_queries(RungInputs& inputs, const AttentionCall& call, const Forma
                     exec);
     values = copy.view();
   }
-  inputs.q = quantized(values, per_token(format), quantizer, call.options);
+  inputs.q = quantized(values, per_token(format), quantizer, call.options, exec);
   inputs.job.q = operand_of(inputs.q, "Q");
 }
 
@@ -76,35 +91,43 @@ void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& 
   View values = call.k.elements();
   Tensor copy;
   const std::int64_t batches = call.k.batches(), heads = call.k.heads(), depth = call.k.cols();
-  if (smooth) inputs.mean = Tensor::values({batches, heads, 1, depth}, DType::f32);
+  if (smooth) inputs.mean = temporary_values(exec, {batches, heads, 1, depth}, DType::f32);
   if (smooth || inputs.rotated ||
       (quantizer != nullptr && !call.options.mask.key_lengths.empty())) {
-    copy =
-        prepared(call, call.k, call.options.mask.key_lengths,
-                 smooth ? inputs.mean.span<float>().data() : nullptr, inputs.rotated, false, exec);
+    copy = prepared(call, call.k, call.options.mask.key_lengths,
+                    smooth ? numbers_of(inputs.mean) : nullptr, inputs.rotated, false, exec);
     values = copy.view();
   }
-  inputs.k = quantized(values, per_token(format), quantizer, call.options);
+  inputs.k = quantized(values, per_token(format), quantizer, call.options, exec);
   inputs.job.k = operand_of(inputs.k, "K");
   if (!smooth) return;
   inputs.memory_of_shift = inputs.mean;
   if (inputs.rotated)
     inputs.memory_of_shift = prepared(call, AttentionStack(inputs.mean, kOp, "the mean"), {},
                                       nullptr, true, false, exec);
-  inputs.job.key_shift = inputs.memory_of_shift.span<float>().data();
+  inputs.job.key_shift = numbers_of(inputs.memory_of_shift);
 }
 
 // e4m3 as it comes, with a scale of one.
-void cast_naively(RungInputs& inputs, const AttentionCall& call) {
+void cast_naively(RungInputs& inputs, const AttentionCall& call, const Exec& exec) {
   for (const AttentionStack* stack : {&call.q, &call.k, &call.v})
     check(!stack->is_quantized(), ErrorCode::invalid_argument, kOp,
           "'naive' casts values without scales; got codes, which have some");
   const float one = 1.0F;
   QuantizeOptions options = quantize_options(call.options);
-  options.given_inv_scale = &one;
-  inputs.q = quantize(call.q.elements(), preset("fp8"), options);
-  inputs.k = quantize(call.k.elements(), preset("fp8"), options);
-  inputs.v = quantize(call.v.elements(), preset("fp8"), options);
+  const Tensor there = temporary_values(exec, {1}, DType::f32);
+  if (exec.device.kind == DeviceKind::cpu) {
+    *numbers_of(there) = one;
+  } else {
+    device_api(exec.device).upload(exec, numbers_of(there), &one, sizeof one);
+  }
+  options.given_inv_scale = numbers_of(there);
+  const auto cast = [&](const AttentionStack& stack) {
+    return quantized(stack.elements(), preset("fp8"), nullptr, options, exec);
+  };
+  inputs.q = cast(call.q);
+  inputs.k = cast(call.k);
+  inputs.v = cast(call.v);
   inputs.job.q = operand_of(inputs.q, "Q");
   inputs.job.k = operand_of(inputs.k, "K");
   inputs.job.v = operand_of(inputs.v, "V");
@@ -115,10 +138,13 @@ void cast_naively(RungInputs& inputs, const AttentionCall& call) {
 Tensor prepared(const AttentionCall& call, const AttentionStack& from,
                 std::span<const std::int64_t> lengths, float* mean, bool hadamard, bool undo,
                 const Exec& exec) {
-  Tensor to = Tensor::values({from.batches(), from.heads(), from.rows(), from.cols()}, DType::f32);
+  Tensor to =
+      temporary_values(exec, {from.batches(), from.heads(), from.rows(), from.cols()}, DType::f32);
   if (element_count(to.shape()) == 0) {
     if (mean != nullptr && !undo)
-      std::fill_n(mean, from.batches() * from.heads() * from.cols(), 0.0F);
+      clear_memory(
+          exec, mean,
+          static_cast<std::size_t>(from.batches() * from.heads() * from.cols()) * sizeof(float));
     return to;
   }
   run_attention_prepare(exec, call.options,
@@ -176,7 +202,7 @@ RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec
       return inputs;
     case AttentionRung::naive:
       job.p = AttentionP::fp8_normalized;
-      cast_naively(inputs, call);
+      cast_naively(inputs, call, exec);
       return inputs;
   }
   return inputs;

@@ -87,6 +87,8 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
     return !stack.is_quantized() && stack.elements().dtype == DType::f64;
   };
   if (!is_wide(call.q) && !is_wide(call.k) && !is_wide(call.v)) return false;
+  // The host cannot know without waiting; a device does all float64 exactly.
+  if (exec.device.kind != DeviceKind::cpu) return true;
   const AttentionMask& mask = call.options.mask;
   const Most q = most_of(call, exec, call.q, mask.query_lengths),
              k = most_of(call, exec, call.k, mask.key_lengths),
@@ -102,6 +104,13 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
 AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_decode,
                                const Exec& exec)
     : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_decode_(is_decode) {
+  if (const auto given = call.options.value_statistics; is_decode && !given.empty()) {
+    values_ = call.v;
+    value_lengths_.assign(call.options.mask.key_lengths.begin(),
+                          call.options.mask.key_lengths.end());
+    v_.assign(given.begin(), given.end());
+    return;
+  }
   values_step_ = is_decode ? value_step_for_decode(most_keys(call)) : 1;
   SomeRows some = some_rows(call.v, call.options.mask.key_lengths, values_step_);
   if (some.stack.rows() == call.v.rows()) values_step_ = 1;

@@ -20,6 +20,7 @@ from octavo.torch._once import differentiable_once
 from octavo.torch._quantized_tensor import _Content
 from octavo.torch._saved import Layout
 from octavo.torch._state import ModuleState
+from octavo.torch.attention import keeps_forward
 
 _OP = "DotProductAttention"
 _OUTPUT = 4  # its slot
@@ -34,6 +35,8 @@ class How(NamedTuple):
     precision: str
     fp8_precision: str
     trains: bool = False
+    dropout: float = 0.0
+    seed: int = 0
 
 
 class Attend(torch.autograd.Function):
@@ -51,11 +54,10 @@ class Attend(torch.autograd.Function):
         sources = [TORCH.describe(x, _OP) for x in (q, k, v)]
         mask = how.mask
         bias = None if mask.bias is None else _bias(mask.bias, _OP)
-        # Saved so that backward need not recompute it. Other precisions have rounded P in both.
+        # Saved so that backward need not recompute it: see keeps_forward.
         lse = None
-        on_cpu = q.dtype == torch.float32 and q.device.type == "cpu"
-        if how.precision == "f32" and on_cpu and any(ctx.needs_input_grad[:3]):
-            lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
+        if keeps_forward(how.precision, q) and any(ctx.needs_input_grad[:3]):
+            lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
         sum_view = None if lse is None else TORCH.describe(lse, _OP)
         q_view, k_view, v_view = (source.view(value_kind(source, _OP)) for source in sources)
         found = _octavo.attention_forward(
@@ -73,6 +75,8 @@ class Attend(torch.autograd.Function):
             allocate=TORCH.allocator(sources[0].cuda),
             stream=sources[0].stream,
             log_sum_exp=None if sum_view is None else sum_view.view("float32"),
+            dropout=how.dropout,
+            seed=how.seed,
         )
         # The bias is saved with the rest, so that torch detects in-place changes.
         ctx.how = how._replace(mask=mask._replace(bias=None))
@@ -107,11 +111,6 @@ class Attend(torch.autograd.Function):
         saved = [layout.checked(part) for layout, part in zip(ctx.layouts, kept, strict=True)]
         inputs = _filled(ctx.kinds, saved) if ctx.kinds else saved[:3]
         forward = [] if ctx.kinds else saved[3:]
-        if d_out.device.type != "cpu":
-            raise RuntimeError(
-                f"[{_OP}] got gradients on {d_out.device}, and backward is done on the CPU alone; "
-                "train there, or call under torch.no_grad()"
-            )
         shapes = [kind[0] for kind in ctx.kinds] or [list(x.shape) for x in inputs]
         batches, heads, rows = shapes[0][:3]
         size = shapes[2][3]
@@ -120,7 +119,7 @@ class Attend(torch.autograd.Function):
             "bshd": lambda x: x.reshape(batches, rows, heads, size).permute(0, 2, 1, 3),
         }
         into = [
-            torch.empty(shape, dtype=dtype, device="cpu")
+            torch.empty(shape, dtype=dtype, device=d_out.device)
             for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
         ]
         # Named lists keep their memory alive until the work is done.
@@ -146,8 +145,11 @@ class Attend(torch.autograd.Function):
             **mask,
             softmax_scale=how.softmax_scale,
             bias=None if bias is None else bias.view("float32"),
-            out=results[0].view("float32") if results else None,
+            out=results[0].view(results[0].kind) if results else None,
             log_sum_exp=results[1].view("float32") if results else None,
+            stream=gradients[0].stream,
+            dropout=how.dropout,
+            seed=how.seed,
         )
         return (*into, None, None)
 

@@ -9,7 +9,7 @@ import torch
 from octavo import _octavo
 from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
-from octavo._attention import _bias, _soft_cap, attention
+from octavo._attention import _bias, _probability, _soft_cap, attention
 from octavo._gemm import _operand
 from octavo._octavo import View
 from octavo.torch._once import differentiable_once
@@ -22,10 +22,9 @@ class _Attention(torch.autograd.Function):
         ctx: Any, q: Any, k: Any, v: Any, bias: Any, sinks: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
         ctx.causal, ctx.how = causal, how
-        # Saved so that backward need not recompute it. Other precisions have rounded P in both.
-        keeps = (
-            how["precision"] == "f32" and q.dtype == torch.float32 and any(ctx.needs_input_grad[:5])
-        )
+        # Saved so that backward need not recompute it. Other precisions have rounded P in both, as
+        # tensor cores do in backward.
+        keeps = keeps_forward(how["precision"], q) and any(ctx.needs_input_grad[:5])
         found = attention(
             q.detach(),
             k.detach(),
@@ -62,7 +61,7 @@ class _Attention(torch.autograd.Function):
         )
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
-        into = [torch.empty(x.shape, dtype=x.dtype, device="cpu") for x in (q, k, v)]
+        into = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
         # Named lists keep their memory alive until the work is done.
         operands = [_operand(x.detach(), op, "an input", None) for x in (q, k, v)]
         gradient_operands = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
@@ -74,7 +73,7 @@ class _Attention(torch.autograd.Function):
         sinks_view, d_sinks_view = (
             (one.view("float32") for one in of_sinks) if of_sinks else (None, None)
         )
-        out_view, lse_view = (one.view("float32") for one in forward) if forward else (None, None)
+        out_view, lse_view = (one.view(one.kind) for one in forward) if forward else (None, None)
         _octavo.attention_backward(
             q_handle,
             k_handle,
@@ -97,8 +96,23 @@ class _Attention(torch.autograd.Function):
             soft_cap=_soft_cap(ctx.how["soft_cap"], op),
             sinks=sinks_view,
             d_sinks=d_sinks_view,
+            stream=operands[0].stream,
+            dropout=ctx.how["dropout_p"],
+            seed=ctx.how["seed"] or 0,
         )
         return (*into, None, d_sinks, None, None)
+
+
+def keeps_forward(precision: str, q: torch.Tensor) -> bool:
+    """Does backward take the forward's output and log-sum-exp?"""
+    if q.device.type != "cpu" and precision == "bf16":
+        return q.dtype == torch.bfloat16
+    return precision == "f32" and q.dtype == torch.float32
+
+
+def seed_of_torch() -> int:
+    """Of torch's CPU generator: torch.manual_seed sets it, torch's checkpoints restore it."""
+    return int(torch.randint(2**63 - 1, ()).item())
 
 
 def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
@@ -149,8 +163,9 @@ def scaled_dot_product_attention(
 
     Gradients are those of exact attention at the inputs that the precision has. attn_mask is
     boolean (True: seen) or added to the scores, in float32, and has no gradient of its own. A row
-    that sees nothing is zeros. Dropout is not offered. soft_cap and sinks are those of
-    octavo.attention; sinks have a gradient.
+    that sees nothing is zeros. dropout_p drops weights whenever it is not 0, as torch's does; its
+    seed comes from torch's generator for the CPU. soft_cap and sinks are those of octavo.attention;
+    sinks have a gradient.
     """
     op = "scaled_dot_product_attention"
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -165,11 +180,7 @@ def scaled_dot_product_attention(
     if scale is not None:
         scale = real(scale, "scale", op)
     bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
-    if real(dropout_p, "dropout_p", op) != 0.0:
-        raise NotImplementedError(
-            f"[{op}] got dropout_p = {dropout_p}; expected 0: dropout is not offered; apply it to "
-            "the output, or use torch's own function where weights must be dropped"
-        )
+    rate = _probability(dropout_p, op)
     if query.dim() != key.dim() or key.dim() != value.dim():
         raise ValueError(
             f"[{op}] got query, key and value of {query.dim()}, {key.dim()} and {value.dim()} "
@@ -186,10 +197,9 @@ def scaled_dot_product_attention(
         "atol": atol,
         "softmax_scale": scale,
         "soft_cap": soft_cap,
+        "dropout_p": rate,
+        "seed": seed_of_torch() if rate else None,
     }
     logits = _checked_sinks(sinks, op)
-    if query.device.type == "cpu":
-        out: torch.Tensor = _Attention.apply(query, key, value, bias, logits, bool(is_causal), how)
-    else:
-        out = attention(query, key, value, bias=bias, sinks=logits, causal=bool(is_causal), **how)
+    out: torch.Tensor = _Attention.apply(query, key, value, bias, logits, bool(is_causal), how)
     return out

@@ -16,6 +16,7 @@ from octavo.torch._module import QuantizingModule
 from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor
 from octavo.torch._state import ModuleState
+from octavo.torch.attention import seed_of_torch
 
 __all__ = ["DotProductAttention"]
 
@@ -45,13 +46,15 @@ class DotProductAttention(QuantizingModule):
     kv_channels: the size of a head, or (of keys, of values).
     qkv_format: "sbhd": tensors are [tokens, batch, heads, size]; "bshd": [batch, tokens, ...].
     attn_mask_type: see forward.
+    attention_dropout: in training mode weights are dropped with this probability; torch's generator
+        for the CPU gives the seed.
     precision: not Transformer Engine's. "fast", or "strict", which rounds P to two FP8 terms
         (docs/numerics/attention.md).
     name: in messages.
 
     quantizers has by "scaling_fwd" those of query, key, value, softmax (P) and output; none before
-    the first forward in FP8. Arguments for several devices, dropout, and others that octavo does
-    not do, are refused (RuntimeError) where they ask for anything.
+    the first forward in FP8. Arguments for several devices, and others that octavo does not do,
+    are refused (RuntimeError) where they ask for anything.
     """
 
     def __init__(
@@ -83,7 +86,6 @@ class DotProductAttention(QuantizingModule):
         super().__init__()
         refuse(
             _OP,
-            attention_dropout=real(attention_dropout, "attention_dropout", _OP) != 0,
             sequence_parallel=sequence_parallel,
             tp_size=differs(tp_size, 1),
             get_rng_state_tracker=get_rng_state_tracker,
@@ -124,6 +126,11 @@ class DotProductAttention(QuantizingModule):
         if softmax_scale is not None:
             self.softmax_scale = real(softmax_scale, "softmax_scale", _OP)
         self.precision = _choice(precision, "precision", _PRECISIONS)
+        self.attention_dropout = real(attention_dropout, "attention_dropout", _OP)
+        if not 0.0 <= self.attention_dropout < 1.0:
+            raise ValueError(
+                f"[{_OP}] got attention_dropout = {attention_dropout}; expected 0 to less than 1"
+            )
         own_name = text_or_none(name, "name", _OP) or ""
         self._state = ModuleState(_OP, own_name, torch.device("cpu"), 0, attends=True)
 
@@ -200,7 +207,16 @@ class DotProductAttention(QuantizingModule):
         k, v = (_without_padding(x, mask.key_lengths) for x in (k, v))
         if q.device != self._state.device:
             self._replace_state(self._state.moved(q.device))
-        how = How(layout, mask, self.softmax_scale, _PLAIN[q.dtype], self.precision)
+        rate = self.attention_dropout if self.training else 0.0
+        how = How(
+            layout,
+            mask,
+            self.softmax_scale,
+            _PLAIN[q.dtype],
+            self.precision,
+            dropout=rate,
+            seed=seed_of_torch() if rate else 0,
+        )
         if checkpoint_core_attention:
             again: torch.Tensor = checkpoint(self._attend, q, k, v, how)
             return again

@@ -1,0 +1,86 @@
+#include "octavo/nn/kv_statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace octavo {
+namespace {
+
+// NaN is above everything and stays.
+void raise_to(double& to, double number) {
+  if (!(number <= to)) to = to == to ? number : to;
+}
+
+const float* row_of(const View& values, std::int64_t batch, std::int64_t head, std::int64_t row) {
+  return reinterpret_cast<const float*>(static_cast<const std::byte*>(values.data) +
+                                        batch * values.strides[0] + head * values.strides[1] +
+                                        row * values.strides[2]);
+}
+
+}  // namespace
+
+KvStatistics::KvStatistics(std::int64_t batches, std::int64_t heads, std::int64_t size)
+    : heads_(heads),
+      of_(static_cast<std::size_t>(batches * heads),
+          OfHead{.channels = std::vector<double>(static_cast<std::size_t>(size), 0.0)}) {}
+
+void KvStatistics::add(const View& values, std::span<const std::int64_t> counts) {
+  for (std::size_t at = 0; at < of_.size(); ++at) {
+    const auto batch = static_cast<std::int64_t>(at) / heads_,
+               head = static_cast<std::int64_t>(at) % heads_;
+    const std::int64_t count =
+        counts.empty() ? values.shape[2] : counts[static_cast<std::size_t>(batch)];
+    OfHead& of = of_[at];
+    for (std::int64_t token = 0; token < count; ++token) {
+      const float* const row = row_of(values, batch, head, token);
+      double squares = 0.0;
+      for (std::size_t e = 0; e < of.channels.size(); ++e) {
+        const auto number = static_cast<double>(row[e]);
+        of.channels[e] += number * number;
+        squares += number * number;
+        raise_to(of.amax, std::abs(number));
+      }
+      raise_to(of.row_squares, squares);
+    }
+    of.tokens += count;
+  }
+}
+
+void KvStatistics::drop(const View& values, std::int64_t batch) {
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    OfHead& of = of_[static_cast<std::size_t>(batch * heads_ + head)];
+    for (std::int64_t token = 0; token < values.shape[2]; ++token) {
+      const float* const row = row_of(values, 0, head, token);
+      for (std::size_t e = 0; e < of.channels.size(); ++e) {
+        const auto number = static_cast<double>(row[e]);
+        const double left = of.channels[e] - number * number;
+        of.channels[e] = left < 0.0 ? 0.0 : left;  // NaN stays
+      }
+    }
+    of.tokens -= values.shape[2];
+  }
+}
+
+void KvStatistics::clear() {
+  for (OfHead& of : of_) of = {.channels = std::vector<double>(of.channels.size(), 0.0)};
+}
+
+std::vector<AttentionStatistics> KvStatistics::all() const {
+  std::vector<AttentionStatistics> result;
+  result.reserve(of_.size());
+  for (const OfHead& of : of_) {
+    AttentionStatistics one{.row_squares = of.row_squares, .amax = of.amax};
+    for (const double squares : of.channels) {
+      one.mean_squares += squares;
+      raise_to(one.channel_squares, squares);
+    }
+    if (of.tokens > 0) {
+      one.mean_squares /= static_cast<double>(of.tokens);
+      one.channel_squares /= static_cast<double>(of.tokens);
+    }
+    result.push_back(one);
+  }
+  return result;
+}
+
+}  // namespace octavo
