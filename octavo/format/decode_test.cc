@@ -28,6 +28,8 @@ static_assert(max_value(e8m0fnu) == 0x1p127 && lowest_value(e8m0fnu) == 0x1p-127
 static_assert(max_value(e3m2fn) == 28 && max_value(e2m3fn) == 7.5 && max_value(e2m1fn) == 6);
 static_assert(max_value(mxint8) == 127.0 / 64 && lowest_value(mxint8) == -2 &&
               min_positive(mxint8) == 1.0 / 64);
+static_assert(max_value(int8) == 127 && lowest_value(int8) == -128 && min_positive(int8) == 1 &&
+              epsilon(int8) == 1 && int8.bits() == 8 && !int8.has_negative_zero());
 static_assert(epsilon(e4m3fn) == 0.125 && epsilon(e5m2) == 0.25 && epsilon(mxint8) == 1.0 / 64);
 static_assert(is_nan(e4m3fn, 0x7F) && is_nan(e4m3fn, 0xFF) && !is_nan(e4m3fn, 0x7E) &&
               !is_inf(e4m3fn, 0x7F));
@@ -53,6 +55,7 @@ TEST(Decode, SmallFormatsInFull) {
   }
   for (std::uint32_t code = 0; code < 256; ++code) {
     EXPECT_EQ(decode(mxint8, code), static_cast<std::int8_t>(code) / 64.0);
+    EXPECT_EQ(decode(int8, code), static_cast<std::int8_t>(code));
     if (code < 255) {
       EXPECT_EQ(decode(e8m0fnu, code), std::ldexp(1.0, static_cast<int>(code) - 127));
     }

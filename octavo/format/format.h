@@ -28,7 +28,7 @@ struct Format {
   bool has_zero = true;        // false: the all-zero code is the power of two 2^-bias
   bool has_subnormals = true;  // false only together with has_zero = false
   // Without exponent bits: fixed point, an integer times 2^(1 - bias - mantissa_bits), in sign and
-  // magnitude (e0m7) or in two's complement (mxint8).
+  // magnitude (e0m7) or in two's complement (mxint8, int8).
   bool twos_complement = false;
   Nan nan = Nan::none;
 

@@ -39,6 +39,8 @@ TEST(ParseFormat, NamesOfOtherLibraries) {
   EXPECT_EQ(parse_format("float4_e2m1fn"), e2m1fn);
   EXPECT_EQ(parse_format("E4M3FN"), e4m3fn);
   EXPECT_EQ(parse_format("MXINT8"), mxint8);
+  EXPECT_EQ(parse_format("int8"), int8);
+  EXPECT_EQ(format_name(int8), "int8");
 }
 
 TEST(ParseFormat, SuffixesMeanWhatTheySay) {
@@ -208,6 +210,7 @@ TEST(FormatProblem, NamesTheBrokenRule) {
   problem({.exponent_bits = 4, .mantissa_bits = 3, .bias = -1100, .nan = Nan::all_ones},
           "range of a double");
   problem({.exponent_bits = 0, .mantissa_bits = 3, .twos_complement = true}, "mxint8");
+  problem({.exponent_bits = 0, .mantissa_bits = 7, .bias = -5, .twos_complement = true}, "int8");
 }
 
 }  // namespace

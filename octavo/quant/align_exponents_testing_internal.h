@@ -74,12 +74,12 @@ struct Case {
     Wanted wanted{.codes = codes, .scales = {}};
     const std::int64_t run = to == AlignTo::rows ? std::max<std::int64_t>(cols, 1) : 128;
     for (std::int64_t first = 0; first < cols; first += run)
-      for (std::int64_t row = 0; row < rows; ++row) fold_run(row, first, run, wanted);
+      for (std::int64_t row = 0; row < rows; ++row) align_run(row, first, run, wanted);
     return wanted;
   }
 
  private:
-  void fold_run(std::int64_t row, std::int64_t first, std::int64_t run, Wanted& wanted) const {
+  void align_run(std::int64_t row, std::int64_t first, std::int64_t run, Wanted& wanted) const {
     const std::int64_t end = std::min(first + run, cols);
     const auto exponent = [&](std::int64_t col) {
       return int{exponents[static_cast<std::size_t>(row * blocks() + col / 32)]};

@@ -80,8 +80,8 @@ class Quantization {
         is_per_tensor() && job.given_inv_scale == nullptr && job.given_amax == nullptr;
     // Row blocks, like matrices of a batch, get the amax of the whole; not that of
     // Hadamard-transformed values, which is unknown before the transform.
-    const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
-    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix())) {
+    const bool row_blocks = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
+    if (one_scale && job.policy == AmaxPolicy::max && (row_blocks || !plan_.is_one_matrix())) {
       job.given_amax = whole_amax(amax_of(job.scale));
     } else if (one_scale && job.policy != AmaxPolicy::max && !plan_.empty &&
                !plan_.is_one_matrix()) {

@@ -46,7 +46,7 @@ struct Preset {
 constexpr ScaleSpec kF32{}, kE8m0{.format = ScaleFormat::e8m0, .rule = ScaleRule::rceil},
     kTwoLevel{.format = ScaleFormat::e4m3_f32};
 
-constexpr std::array<Preset, 9> kPresets{{
+constexpr std::array<Preset, 10> kPresets{{
     {"fp8", {.tile = {0, 0}, .scale = kF32}, "e4m3fn e5m2"},
     {"fp8-channel", {.tile = {1, 0}, .scale = kF32}, "e4m3fn e5m2"},
     {"fp8-1x128", {.tile = {1, 128}, .scale = kF32}, "e4m3fn e5m2"},
@@ -55,6 +55,7 @@ constexpr std::array<Preset, 9> kPresets{{
     {"mxfp6", {.format = e2m3fn, .tile = {1, 32}, .scale = kE8m0}, "e2m3fn e3m2fn"},
     {"mxfp4", {.format = e2m1fn, .tile = {1, 32}, .scale = kE8m0}, "e2m1fn"},
     {"mxint8", {.format = mxint8, .tile = {1, 32}, .scale = kE8m0}, "mxint8"},
+    {"int8-channel", {.format = int8, .tile = {1, 0}, .scale = kF32}, "int8"},
     {"nvfp4", {.format = e2m1fn, .tile = {1, 16}, .scale = kTwoLevel}, "e2m1fn"},
 }};
 
@@ -237,6 +238,13 @@ Tile parse_tile(std::string_view name) {
   const std::size_t cross = std::min(name.find('x'), name.size());
   const std::int64_t rows = extent(name.substr(0, cross));
   return {rows, extent(name.substr(std::min(cross + 1, name.size())))};
+}
+
+Tile parse_block(std::string_view name, const Tile& like) {
+  const bool digits = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+  if (!digits) return parse_tile(name);
+  const std::int64_t size = parse_tile(octavo::text(name, "x", name)).rows;
+  return {like.rows > 1 ? size : 1, size};
 }
 
 void parse_amax_policy(std::string_view name, Scaling& scaling) {

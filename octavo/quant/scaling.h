@@ -53,9 +53,9 @@ struct Scaling {
   constexpr bool operator==(const Scaling&) const = default;
 };
 
-// fp8, fp8-channel, fp8-1x128, fp8-block, mxfp8, mxfp6, mxfp4, mxint8, nvfp4; after a colon the
-// element format where there is a choice ("mxfp8:e5m2", "mxfp6:e3m2fn", "fp8:e5m2"). Throws
-// Error(invalid_argument) that lists the names.
+// fp8, fp8-channel, fp8-1x128, fp8-block, mxfp8, mxfp6, mxfp4, mxint8, int8-channel, nvfp4; after a
+// colon the element format where there is a choice ("mxfp8:e5m2", "mxfp6:e3m2fn", "fp8:e5m2").
+// Throws Error(invalid_argument) that lists the names.
 [[nodiscard]] OCTAVO_API Scaling preset(std::string_view name);
 [[nodiscard]] OCTAVO_API std::vector<std::string> preset_names();
 
@@ -80,6 +80,10 @@ OCTAVO_API NonFinite parse_non_finite(std::string_view name);
 OCTAVO_API ScaleOrder parse_scale_order(std::string_view name);  // "row_major", "col_major"
 // "tensor", "row", "column", or rows and columns: "1x32", "128x128"; "all" is a whole extent.
 OCTAVO_API Tile parse_tile(std::string_view name);
+// The same, and besides a number alone: a block of that size in the form of `like`, which is
+// square (128x128 to 64x64) where `like` has rows and columns of its own, else along the row
+// (1x64).
+OCTAVO_API Tile parse_block(std::string_view name, const Tile& like);
 // "max", "mse", "percentile:99.9".
 OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);
 

@@ -1,6 +1,6 @@
-// The quantizers of one module and one direction, made for a recipe, with their state, and the end
-// of a step, when delayed scaling moves that state on. Modules of C++ and of other frameworks hold
-// the same objects; the caller chooses the allocator of the state.
+// QuantizerSet: the quantizers of one module and one direction, made for a recipe, with their
+// state, and the end of a step, when delayed scaling moves that state on. Modules of C++ and of
+// other frameworks hold the same objects; the caller chooses the allocator of the state.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Names of every choice in EncodePolicy and their parsers, shared by Python and the command line.
+// Names of rounding, overflow and NaN policies (EncodePolicy) and their parsers, shared by Python
+// and the command line.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A profile reproduces a peer's cast bit for bit. What a peer does depends on the format, so a
-// profile is a function from a format to a policy.
+// A profile reproduces the cast of torch, ml_dtypes, CUDA, ONNX or OCP MX bit for bit. What a peer
+// does depends on the format, so a profile is a function from a format to a policy.
 #pragma once
 
 #include <string>

@@ -189,10 +189,10 @@ TEST(QuantizeVectors, EveryRowOfEveryPeer) {
       const VectorRow row = parse(peer, line);
       const Different* different = known(peer, row);
       if (different != nullptr) ++met[different];
-      const auto judge = [&](const std::string& who, const Answer& got) {
+      const auto judge = [&](const std::string& backend, const Answer& got) {
         const std::string found = difference(row, got);
         EXPECT_EQ(found.empty(), different == nullptr)
-            << row.where << ", " << who << ": " << found
+            << row.where << ", " << backend << ": " << found
             << (different == nullptr ? "" : text("; known: ", different->reason));
       };
       const bool one_level = row.scaling.scale.format == ScaleFormat::e4m3_f32 && !row.two_levels;
