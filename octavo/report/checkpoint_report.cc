@@ -104,6 +104,11 @@ Json head_of(const CheckpointReport& report) {
   out.set("bits_per_weight", report.bits_per_weight);
   out.set("seconds", report.seconds);
   out.set("was_complete", report.was_complete);
+  if (report.finished_by_another || report.files_written > 0) {
+    out.set("finished_by_another", report.finished_by_another);
+    out.set("files_written", report.files_written);
+    out.set("files_taken_over", report.files_taken_over);
+  }
   out.set("written_again", list_of(report.written_again));
   Json worst = Json::array();
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);

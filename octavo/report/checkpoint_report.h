@@ -96,6 +96,10 @@ struct OCTAVO_API CheckpointReport {
   std::int64_t copied_non_finite = 0;      // NaN and Inf in tensors that were not quantized
   // Tensors of a model that a comparison could not measure: one side has none, or another shape.
   std::vector<std::string> not_compared;
+  // One of several processes with a plan: another wrote what is written last and has the tensors'
+  // errors; and how many weight files this one wrote, how many jobs it took over.
+  bool finished_by_another = false;
+  std::int64_t files_written = 0, files_taken_over = 0;
 
   // Indices of measured tensors by order_of(), the worst first.
   [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;

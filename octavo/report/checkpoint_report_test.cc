@@ -201,6 +201,7 @@ TEST(CheckpointReport, PageSaysWhatItCannotKnow) {
   const std::string html = html_of(testing::sample_report(1, "mxfp4"));
   EXPECT_NE(html.find("it has seen no data"), std::string::npos);
   EXPECT_NE(html.find("less weight error can have more perplexity"), std::string::npos);
+  EXPECT_NE(html.find("<code>octavo eval</code>"), std::string::npos);
 }
 
 TEST(CheckpointReport, AdviceNamesItsTensorAndAnOptionToPaste) {

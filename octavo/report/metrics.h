@@ -115,4 +115,9 @@ struct ErrorMetrics {
 [[nodiscard]] OCTAVO_API ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
                                                     const MetricOptions& options = {});
 
+// Between two arrays of values of the same shape, of any value types and strides, on the CPU: what
+// a cast, a kernel or another library made of values. Sums are in f64 and in the order of elements;
+// nothing saturates, and of scales and codes nothing is known. bits_per_value is of `result`.
+[[nodiscard]] OCTAVO_API ErrorMetrics measure_error(const View& values, const View& result);
+
 }  // namespace octavo

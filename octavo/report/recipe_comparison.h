@@ -17,6 +17,7 @@ struct RecipeOutcome {
   // Why the target cannot hold the model with it; then nothing else is known.
   std::string why_not{};
   CheckpointReport report{};  // without histograms
+  double seconds = 0;         // to plan, read, quantize and measure it
   // By the rules of verify that need no file: the loaders that load it, and the others with their
   // reasons. Both are empty for targets that no server reads.
   std::vector<std::string> loads{};

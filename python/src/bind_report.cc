@@ -6,6 +6,7 @@
 
 #include "bind.h"
 #include "gemm_operand.h"
+#include "octavo/report/choose_format.h"
 #include "octavo/report/gemm_error.h"
 #include "octavo/report/metrics.h"
 
@@ -28,6 +29,31 @@ nb::dict sums_dict(const std::vector<ErrorSums>& all) {
   out["relative_l2"] = relative_l2;
   out["sqnr"] = sqnr;
   out["max_abs"] = max_abs;
+  return out;
+}
+
+nb::dict array_error_dict(const View& before, const View& after) {
+  ErrorMetrics m;
+  {
+    const nb::gil_scoped_release released;
+    m = measure_error(before, after);
+  }
+  nb::dict out;
+  out["elements"] = m.elements;
+  out["mse"] = m.mse;
+  out["relative_l2"] = m.relative_l2;
+  out["sqnr"] = m.sqnr;
+  out["effective_bits"] = m.effective_bits;
+  out["cosine"] = m.cosine;
+  out["max_abs"] = m.max_abs;
+  out["max_relative"] = m.max_relative;
+  out["amax"] = m.amax;
+  out["flushed"] = m.flushed;
+  out["flushed_share"] = m.flushed_share;
+  out["input_nan"] = m.input.nan;
+  out["input_inf"] = m.input.inf;
+  out["result_nan"] = m.result.nan;
+  out["result_inf"] = m.result.inf;
   return out;
 }
 
@@ -98,6 +124,14 @@ ProductErrors gemm_error(const View& a, const View& b, const OperandArgument& a_
 void bind_report(nb::module_& module) {
   module.def("error", &error_dict, nb::arg("values"), nb::arg("q"), nb::kw_only(), nb::arg("rows"),
              nb::arg("tiles"), nb::arg("histograms"), nb::arg("columnwise"), nb::arg("threads"));
+  module.def("array_error", &array_error_dict, nb::arg("before"), nb::arg("after"));
+  module.def(
+      "choose_format",
+      [](const View& values, const Scaling& scaling, int threads) {
+        const nb::gil_scoped_release released;
+        return choose_format(values, scaling, threads);
+      },
+      nb::arg("values"), nb::arg("scaling"), nb::kw_only(), nb::arg("threads"));
   module.def("gemm_error", &gemm_error, nb::arg("a"), nb::arg("b"), nb::arg("a_used"),
              nb::arg("b_used"), nb::arg("result"), nb::kw_only(), nb::arg("threads"),
              "(elements, not finite, quantization, accumulation, total); the last three are "

@@ -85,8 +85,7 @@ double power_of_two(int exponent) {
 
 double squared_error(const Format& format, double scale, double x) {
   const double u = x / scale;
-  const int least = format.twos_complement ? 0 : format.min_exponent();
-  const int exponent = format.twos_complement ? 0 : std::max(exponent_of(u), least);
+  const int exponent = std::max(exponent_of(u), format.min_exponent());
   const double step = power_of_two(exponent - format.mantissa_bits);
   const double error = u < step / 2 ? u * u : step * step / 12;
   return error * scale * scale;

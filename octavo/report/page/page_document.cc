@@ -8,7 +8,7 @@ std::string knowledge() {
   return "<p class=\"know small\"><b>What this page knows:</b> how far each weight moved, from the "
          "weights alone. <b>What it cannot know:</b> what that does to the model, for it has seen "
          "no data. A recipe with less weight error can have more perplexity: measure the model, "
-         "too.</p>\n";
+         "too, with <code>octavo eval</code>.</p>\n";
 }
 
 // The policy forbids every request, whatever a name may have smuggled in.
