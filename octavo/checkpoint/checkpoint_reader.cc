@@ -12,6 +12,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/json/json.h"
+#include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/folder_guard_internal.h"
 #include "octavo/checkpoint/gguf/gguf_file.h"
 #include "octavo/checkpoint/shard_index.h"
@@ -67,8 +68,12 @@ std::string only_weights(const std::string& path, const FolderGuard& guard,
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const std::string& path, OtherFiles others)
-    : path_(path), config_(std::make_shared<Json>()), hf_quant_config_(config_) {
+CheckpointReader::CheckpointReader(const std::string& path, OtherFiles others,
+                                   std::string deleted_shards)
+    : path_(path),
+      deleted_shards_(std::move(deleted_shards)),
+      config_(std::make_shared<Json>()),
+      hf_quant_config_(config_) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     fail_on_file(errno, path, kOp, "could not open '", shown(path, 200),
@@ -110,6 +115,10 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
          list_of(indexes), "); expected one; give a folder with one model, or a file");
   std::optional<ShardIndex> index;
   std::vector<std::string> used;
+  const auto is_deleted = [&](const std::string& name) {
+    struct stat status {};
+    return !contains(names, name) && stat_shard(path_ + "/" + name, deleted_shards_, status);
+  };
   if (!indexes.empty()) {
     index_name_ = indexes.front();
     guard.check_read(index_name_);
@@ -122,7 +131,7 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
            ", which does not name it: loaders differ in which they take; remove one");
     for (const std::string& name : used) {
       guard.check_read(name);
-      if (!contains(names, name))
+      if (!contains(names, name) && !is_deleted(name))
         fail_on_file(ENOENT, text(path_, "/", name), kOp, "'", shown(index_name_, 80), "' names '",
                      shown(name, 80), "', which is not in '", shown(path_, 200),
                      "'; get all files of the model");
@@ -132,7 +141,13 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
     used = {only_weights(path_, guard, weights)};
     guard.check_read(used.front());
   }
-  for (const std::string& name : used) files_.emplace_back(path_ + "/" + name);
+  for (const std::string& name : used) {
+    std::string shard = path_ + "/" + name;
+    if (is_deleted(name))
+      files_.push_back(open_deleted_shard(shard, deleted_shards_));
+    else
+      files_.emplace_back(shard);
+  }
   take_tensors(index ? &*index : nullptr);
   for (const std::string& name : names) {
     if (name == kConfig || name == kHfQuantConfig || name.ends_with(kIndex) ||
@@ -241,7 +256,38 @@ const StoredTensor& CheckpointReader::at(std::string_view name) const {
   return *found;
 }
 
+CheckpointReader CheckpointReader::with_tensors(
+    std::vector<std::shared_ptr<const safetensors::TensorSource>> files, Json config,
+    std::vector<std::string> notes) const {
+  CheckpointReader out;
+  out.path_ = path_;
+  out.is_folder_ = is_folder_;
+  out.index_name_ = index_name_;
+  out.deleted_shards_ = deleted_shards_;
+  out.other_files_ = other_files_;
+  out.notes_ = notes_;
+  out.notes_.insert(out.notes_.end(), notes.begin(), notes.end());
+  out.bytes_in_files_ = nbytes();
+  for (std::size_t i = 0; i < files.size(); ++i)
+    out.files_.emplace_back(files_[i].path(), std::move(files[i]));
+  out.take_tensors(nullptr);
+  out.config_ = std::make_shared<Json>(std::move(config));
+  out.hf_quant_config_ = std::make_shared<Json>();
+  return out;
+}
+
+std::vector<std::size_t> CheckpointReader::shards_of(const StoredTensor& tensor) const {
+  std::vector<std::size_t> out = files_[tensor.file].files_of(*tensor.entry);
+  if (out.empty()) out.push_back(tensor.file);
+  return out;
+}
+
+std::int64_t CheckpointReader::rows_together(const StoredTensor& tensor) const {
+  return files_[tensor.file].rows_together(*tensor.entry);
+}
+
 std::uint64_t CheckpointReader::nbytes() const {
+  if (bytes_in_files_ > 0) return bytes_in_files_;
   std::uint64_t bytes = 0;
   for (const StoredTensor& tensor : tensors_) bytes += bytes_in_file(tensor);
   return bytes;

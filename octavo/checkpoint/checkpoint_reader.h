@@ -39,6 +39,9 @@ enum class OtherFiles : std::uint8_t {
   return follow_links ? OtherFiles::copied_with_links : OtherFiles::copied;
 }
 
+// The folder in an output folder with the headers of shards of its source that were deleted.
+inline constexpr std::string_view kDeletedShards = "octavo-source";
+
 struct StoredTensor {
   std::size_t file = 0;  // index into CheckpointReader::files()
   const safetensors::TensorEntry* entry = nullptr;
@@ -54,7 +57,18 @@ class OCTAVO_API CheckpointReader {
   // contradicts the headers, a shard name with a folder in it, a folder with several files and no
   // index, a GGUF file that is damaged. FileError, before anything is read, for what cannot be
   // copied although it should be: broken links and loops, links out of the folder.
-  explicit CheckpointReader(const std::string& path, OtherFiles others = OtherFiles::unused);
+  // `deleted_shards`: OUT/octavo-source, with headers of shards that may be deleted.
+  explicit CheckpointReader(const std::string& path, OtherFiles others = OtherFiles::unused,
+                            std::string deleted_shards = {});
+
+  // For the library: this checkpoint with other tensors, which `files` hold, one for each of its
+  // files; with this config and no hf_quant_config.
+  [[nodiscard]] CheckpointReader with_tensors(
+      std::vector<std::shared_ptr<const safetensors::TensorSource>> files, Json config,
+      std::vector<std::string> notes) const;
+
+  // Does it read as other tensors than its files have?
+  [[nodiscard]] bool is_decoded() const { return bytes_in_files_ > 0; }
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_folder() const { return is_folder_; }
@@ -95,8 +109,14 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] std::uint64_t nbytes() const;  // of all tensors, in their files
 
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> into) const;
+  // The files that a tensor is read from, as indices into files(): several where it is decoded.
+  [[nodiscard]] std::vector<std::size_t> shards_of(const StoredTensor& tensor) const;
+  [[nodiscard]] const std::string& deleted_shards() const { return deleted_shards_; }
+  // Row blocks that begin at multiples of this are read fastest.
+  [[nodiscard]] std::int64_t rows_together(const StoredTensor& tensor) const;
 
  private:
+  CheckpointReader() = default;
   std::string path_;
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
@@ -105,11 +125,12 @@ class OCTAVO_API CheckpointReader {
   void take_subfolders(const struct ModelFolder& folder);
   void take_tensors(const struct ShardIndex* index);
 
-  std::string index_name_;
+  std::string index_name_, deleted_shards_;
   std::vector<std::string> other_files_, notes_, not_in_index_, unread_files_;
   std::vector<StoredTensor> tensors_;
   std::shared_ptr<const Json> config_, hf_quant_config_;
   std::shared_ptr<const gguf::File> gguf_;  // null for safetensors
+  std::uint64_t bytes_in_files_ = 0;        // where tensors are not what the files hold; else 0
 };
 
 }  // namespace octavo

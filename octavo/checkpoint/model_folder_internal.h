@@ -1,6 +1,6 @@
 // What is in a model's folder: its plain files, those of its subfolders, and where symbolic links
 // lead. A folder is untrusted: a link may lead to a private file, to nothing or to a folder that
-// holds it, and a name may be a pipe, which blocks who opens it. Nothing is opened here but
+// holds it, and a name may be a pipe, which blocks its opener. Nothing is opened here but
 // folders, and the config.json of a subfolder.
 #pragma once
 

@@ -75,6 +75,18 @@ FileReader::FileReader(const std::string& path, const ReadOptions& options) : pa
 
 TensorSource::~TensorSource() = default;
 
+std::vector<std::size_t> TensorSource::files_of(const TensorEntry&) const { return {}; }
+
+std::int64_t TensorSource::rows_together(const TensorEntry&) const { return 1; }
+
+std::vector<std::size_t> FileReader::files_of(const TensorEntry& tensor) const {
+  return source_ == nullptr ? std::vector<std::size_t>() : source_->files_of(tensor);
+}
+
+std::int64_t FileReader::rows_together(const TensorEntry& tensor) const {
+  return source_ == nullptr ? 1 : source_->rows_together(tensor);
+}
+
 FileReader::FileReader(std::string path, std::shared_ptr<const TensorSource> source)
     : path_(std::move(path)), source_(std::move(source)), header_(source_->header()) {}
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/header.h"
@@ -26,6 +27,10 @@ class OCTAVO_API TensorSource {
   // `into` is inside the tensor.
   virtual void read(const TensorEntry& tensor, std::uint64_t offset,
                     std::span<std::byte> into) const = 0;
+  // Reading fewer rows takes as long as reading so many, from a multiple of them on.
+  [[nodiscard]] virtual std::int64_t rows_together(const TensorEntry& tensor) const;
+  // Of a tensor that is made of several: the checkpoint's files with parts of it.
+  [[nodiscard]] virtual std::vector<std::size_t> files_of(const TensorEntry& tensor) const;
 };
 
 class OCTAVO_API FileReader {
@@ -49,6 +54,10 @@ class OCTAVO_API FileReader {
   // Fills `into` with the tensor's bytes from `offset` on. Throws Error(invalid_argument) when the
   // piece is not inside the tensor, Error(io) when the file cannot be read or has become shorter.
   void read(const TensorEntry& tensor, std::uint64_t offset, std::span<std::byte> into) const;
+
+  // See TensorSource; 1 for safetensors files.
+  [[nodiscard]] std::int64_t rows_together(const TensorEntry& tensor) const;
+  [[nodiscard]] std::vector<std::size_t> files_of(const TensorEntry& tensor) const;
 
   // The whole tensor. Throws Error(unsupported) for types and shapes that octavo's Tensor does not
   // support, and for packed rows that do not end on a byte: read() gives their bytes.

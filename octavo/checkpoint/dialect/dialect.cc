@@ -26,8 +26,8 @@ constexpr std::array<Getter, 6> kDialects{compressed_tensors_dialect,
                                           octavo_dialect,
                                           gguf_dialect};
 
-constexpr std::array<std::string_view, 7> kSchemes{"fp8",   "fp8-channel", "fp8-block", "mxfp8",
-                                                   "mxfp6", "mxfp4",       "nvfp4"};
+constexpr std::array<std::string_view, 8> kSchemes{
+    "fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8-channel"};
 
 // Weights that no dialect can hold.
 std::string common_reason(const QuantizedWeight& weight) {
@@ -80,6 +80,10 @@ std::optional<Scheme> scheme_of(const Scaling& scaling) {
     if (scaling.format == e2m1fn) return Scheme::mxfp4;
     return std::nullopt;
   }
+  if (scaling.format == int8) {
+    const bool floats = scale != ScaleFormat::e8m0 && scaling.tile == Tile{1, 0};
+    return floats ? std::optional(Scheme::int8_channel) : std::nullopt;
+  }
   if (scaling.format != e4m3fn && scaling.format != e5m2) return std::nullopt;
   if (scaling.tile == Tile{0, 0}) return Scheme::fp8_tensor;
   if (scaling.tile == Tile{1, 0}) return Scheme::fp8_channel;
@@ -106,9 +110,9 @@ std::string unsupported_scaling(std::string_view dialect, const Scaling& scaling
   return text(dialect, " does not support ", describe(scaling), "; it knows ", knows);
 }
 
-std::string not_divisible(std::string_view who, std::string_view what, std::int64_t size,
+std::string not_divisible(std::string_view loader, std::string_view what, std::int64_t size,
                           std::int64_t by) {
-  return text(who, " wants ", what, " in multiples of ", by, ", got ", size);
+  return text(loader, " wants ", what, " in multiples of ", by, ", got ", size);
 }
 
 std::string why_no_matrix(const QuantizedWeight& weight) {
@@ -119,13 +123,13 @@ std::string why_no_matrix(const QuantizedWeight& weight) {
   return "";
 }
 
-std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight) {
+std::string why_no_blocks(std::string_view loader, const QuantizedWeight& weight) {
   const Extent extent = extent_of(weight);
-  if (extent.cols % kBlock != 0) return not_divisible(who, "columns", extent.cols, kBlock);
+  if (extent.cols % kBlock != 0) return not_divisible(loader, "columns", extent.cols, kBlock);
   if (extent.matrix_rows % kBlock == 0) return "";
   const bool stack = extent.rows != extent.matrix_rows;
   if (!stack && fused_place(weight.module) != FusedPlace::inner) return "";
-  return not_divisible(who, "rows", extent.matrix_rows, kBlock);
+  return not_divisible(loader, "rows", extent.matrix_rows, kBlock);
 }
 
 TensorPlan plan_tensor(std::string name, StoredType type,
@@ -133,7 +137,8 @@ TensorPlan plan_tensor(std::string name, StoredType type,
   return {.name = std::move(name), .type = type, .shape = {shape.begin(), shape.end()}};
 }
 
-StoredType fp8_type(const Scaling& scaling) {
+StoredType byte_code_type(const Scaling& scaling) {
+  if (scaling.format == int8) return StoredType::i8;
   return scaling.format == e5m2 ? StoredType::f8_e5m2 : StoredType::f8_e4m3;
 }
 

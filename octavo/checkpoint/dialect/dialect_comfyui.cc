@@ -49,7 +49,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   if (scheme == Scheme::fp8_tensor) {
     const auto sizes = weight.shape.sizes();
     out = {{.plan = {.name = codes,
-                     .type = fp8_type(weight.scaling),
+                     .type = byte_code_type(weight.scaling),
                      .shape = {sizes.begin(), sizes.end()}}},
            {.plan = plan_tensor(scales, StoredType::f32, {}), .part = Part::scales}};
   } else {

@@ -1,8 +1,8 @@
 // The compressed-tensors dialect, which llm-compressor writes and vLLM, SGLang, TensorRT-LLM and
-// transformers read. Scales multiply; weight_global_scale of NVFP4 is a divisor. Activations of FP8
-// and MXFP8 are quantized dynamically by the server, those of FP4 stay in 16 bits (A16): static
-// activation scales would need calibration data that a checkpoint does not have. A source that came
-// with input scales keeps them.
+// transformers read. Scales multiply; weight_global_scale of NVFP4 is a divisor. Activations of
+// FP8, INT8 and MXFP8 are quantized dynamically by the server, those of FP4 stay in 16 bits (A16):
+// static activation scales would need calibration data that a checkpoint does not have. A source
+// that came with input scales keeps them.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -28,6 +28,7 @@ struct QuantizationArgs {
   std::string_view scale_dtype;
   std::string_view activations;  // activation strategy; empty: not quantized
   int activation_group;
+  std::string_view type = "float";
 };
 QuantizationArgs quantization_args(Scheme scheme) {
   constexpr std::string_view kFloat = "float-quantized", kByte = "torch.uint8";
@@ -44,6 +45,8 @@ QuantizationArgs quantization_args(Scheme scheme) {
       return {"mxfp6-pack-quantized", 6, "group", 32, kByte, "", 0};
     case Scheme::mxfp4:
       return {"mxfp4-pack-quantized", 4, "group", 32, kByte, "", 0};
+    case Scheme::int8_channel:
+      return {"int-quantized", 8, "channel", 0, "", "token", 0, "int"};
     case Scheme::nvfp4:
       break;
   }
@@ -55,7 +58,7 @@ std::string why_not(const QuantizedWeight& weight) {
   if (!scheme || weight.scaling.format == e5m2)
     return unsupported_scaling(
         kName, weight.scaling,
-        "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4");
+        "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4, int8-channel");
   if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
   const QuantizationArgs args = quantization_args(*scheme);
@@ -76,7 +79,8 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
     return DialectTensor{
         .plan = plan_tensor(codes + "_packed", StoredType::u8, {rows, cols * bits / 8})};
   };
-  const DialectTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
+  const DialectTensor plain{.plan =
+                                plan_tensor(codes, byte_code_type(weight.scaling), {rows, cols})};
   const auto scale = [&](StoredType type, std::initializer_list<std::int64_t> shape) {
     return DialectTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
   };
@@ -84,6 +88,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
     case Scheme::fp8_tensor:
       return {plain, scale(float_scale, {1})};
     case Scheme::fp8_channel:
+    case Scheme::int8_channel:
       return {plain, scale(float_scale, {rows, 1})};
     case Scheme::fp8_block:
       return {plain, scale(float_scale, {(rows + kBlock - 1) / kBlock, cols / kBlock})};
@@ -104,9 +109,9 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
 }
 
 Json arguments(int bits, std::string_view strategy, int group, std::string_view scale_dtype,
-               const Json& dynamic) {
+               const Json& dynamic, std::string_view type = "float") {
   Json out = Json::object({{"num_bits", bits},
-                           {"type", "float"},
+                           {"type", type},
                            {"symmetric", true},
                            {"strategy", strategy},
                            {"dynamic", dynamic}});
@@ -127,18 +132,19 @@ Json static_activations(Scheme scheme) {
 Json dynamic_activations(Scheme scheme) {
   const QuantizationArgs args = quantization_args(scheme);
   if (args.activations.empty()) return {};
-  return arguments(args.bits, args.activations, args.activation_group, args.scale_dtype, true);
+  return arguments(args.bits, args.activations, args.activation_group, args.scale_dtype, true,
+                   args.type);
 }
 
 Json group_of(Scheme scheme, bool has_static_input, Json targets) {
   const QuantizationArgs args = quantization_args(scheme);
-  return Json::object(
-      {{"targets", std::move(targets)},
-       {"format", args.format},
-       {"weights", arguments(args.bits, args.strategy, args.group_size, args.scale_dtype, false)},
-       {"input_activations",
-        has_static_input ? static_activations(scheme) : dynamic_activations(scheme)},
-       {"output_activations", Json()}});
+  return Json::object({{"targets", std::move(targets)},
+                       {"format", args.format},
+                       {"weights", arguments(args.bits, args.strategy, args.group_size,
+                                             args.scale_dtype, false, args.type)},
+                       {"input_activations", has_static_input ? static_activations(scheme)
+                                                              : dynamic_activations(scheme)},
+                       {"output_activations", Json()}});
 }
 
 // The `ignore` list. vLLM matches the experts of a stack by the names of per-expert matrices, of
@@ -232,9 +238,10 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                            .codes = &tensor,
                            .scales = checkpoint.find(module + ".weight_scale"),
                            .tensor_scale = checkpoint.find(module + ".weight_global_scale"),
+                           .zero_points = checkpoint.find(module + ".weight_zero_point"),
                            .declared = tiles_for(module, config),
                            .divisor = true};
-    if (packed || parts.scales != nullptr || holds_fp8(tensor))
+    if (packed || parts.scales != nullptr || holds_codes(tensor))
       assemble_into(found, parts, misfits);
   }
   return found;

@@ -25,11 +25,16 @@ enum class Scheme : std::uint8_t {
   mxfp6,
   mxfp4,
   nvfp4,
+  int8_channel,
 };
 // nullopt for any other tile, format or scale. FP8 is e4m3fn or e5m2, MXFP8 e4m3fn, MXFP6 e2m3fn.
 [[nodiscard]] std::optional<Scheme> scheme_of(const Scaling& scaling);
 [[nodiscard]] std::string_view name_of(Scheme scheme);
 [[nodiscard]] constexpr bool is_fp8(Scheme scheme) { return scheme <= Scheme::fp8_block; }
+// FP8 and INT8: a byte for each element, scales that are f32 or bf16.
+[[nodiscard]] constexpr bool has_float_scales(Scheme scheme) {
+  return is_fp8(scheme) || scheme == Scheme::int8_channel;
+}
 
 inline constexpr std::int64_t kBlock = 128;
 
@@ -103,7 +108,7 @@ void configure(Dialect dialect, const QuantizedModel& model, Json& config, Json&
 [[nodiscard]] std::string shape_text(const std::vector<std::uint64_t>& shape);  // "[2, 3]"
 [[nodiscard]] std::string unsupported_scaling(std::string_view dialect, const Scaling& scaling,
                                               std::string_view knows);
-[[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
+[[nodiscard]] std::string not_divisible(std::string_view loader, std::string_view what,
                                         std::int64_t size, std::int64_t by);
 // Why the weight is not the matrix of one Linear, for dialects that need one matrix per expert; ""
 // if it is.
@@ -111,11 +116,11 @@ void configure(Dialect dialect, const QuantizedModel& model, Json& config, Json&
 // Why the weight cannot have 128 x 128 blocks; "" if it can. Loaders accept a ragged last block of
 // rows unless another part of a fused matrix follows it (vLLM's validate_fp8_block_shape); columns
 // must be a multiple of 128, because activations have groups of 128.
-[[nodiscard]] std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight);
+[[nodiscard]] std::string why_no_blocks(std::string_view loader, const QuantizedWeight& weight);
 [[nodiscard]] safetensors::TensorPlan plan_tensor(std::string name, safetensors::StoredType type,
                                                   std::initializer_list<std::int64_t> shape);
-// The safetensors dtype of FP8 codes.
-[[nodiscard]] safetensors::StoredType fp8_type(const Scaling& scaling);
+// The safetensors dtype of FP8 and INT8 codes.
+[[nodiscard]] safetensors::StoredType byte_code_type(const Scaling& scaling);
 // The ignore list: full module names, sorted, without duplicates. Always contains "lm_head" unless
 // it is quantized, because loaders create an lm_head even where the file has none.
 [[nodiscard]] std::vector<std::string> ignore_list(const QuantizedModel& model);

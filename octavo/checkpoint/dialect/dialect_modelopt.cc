@@ -35,6 +35,7 @@ QuantAlgo quant_algo_of(Scheme scheme, bool static_input = false) {
       return {static_input ? "NVFP4" : "W4A16_NVFP4", 16, 4};
     case Scheme::mxfp6:
     case Scheme::mxfp4:
+    case Scheme::int8_channel:
       break;
   }
   return {};
@@ -60,7 +61,8 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const Scheme scheme = *scheme_of(weight.scaling);
   const auto [rows, cols, matrix_rows] = extent_of(weight);
   const std::string codes = weight.module + ".weight", scales = weight.module + ".weight_scale";
-  const DialectTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
+  const DialectTensor plain{.plan =
+                                plan_tensor(codes, byte_code_type(weight.scaling), {rows, cols})};
   const auto scale = [&](StoredType type, std::initializer_list<std::int64_t> shape) {
     return DialectTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
   };
@@ -76,6 +78,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
     case Scheme::nvfp4:
     case Scheme::mxfp6:
     case Scheme::mxfp4:
+    case Scheme::int8_channel:
       break;
   }
   return {{.plan = plan_tensor(codes, StoredType::u8, {rows, cols / 2})},

@@ -165,6 +165,7 @@ TEST(DialectRoundTrip, WhichDialectHoldsWhichScheme) {
   EXPECT_EQ(those("mxfp6:e3m2fn", {33, 64}), "octavo");
   EXPECT_EQ(those("mxfp4", {33, 64}), "compressed-tensors octavo");
   EXPECT_EQ(those("mxint8", {64, 64}), "octavo");
+  EXPECT_EQ(those("int8-channel", {33, 17}), "compressed-tensors octavo");
   EXPECT_EQ(those("nvfp4", {33, 48}), "compressed-tensors modelopt comfyui octavo");
   EXPECT_EQ(those("nvfp4", {33, 40}), "comfyui octavo");
   EXPECT_EQ(those("nvfp4", {16}), "");

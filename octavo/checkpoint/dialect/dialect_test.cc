@@ -59,6 +59,8 @@ TEST(Dialect, CompressedTensorsTensors) {
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale F32 [1]\n");
   EXPECT_EQ(lines(kCt, {256, 512}, preset("fp8-channel")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale F32 [256,1]\n");
+  EXPECT_EQ(lines(kCt, {256, 512}, preset("int8-channel")),
+            "l.q.weight I8 [256,512]\nl.q.weight_scale F32 [256,1]\n");
   EXPECT_EQ(lines(kCt, {256, 512}, preset("fp8-block")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale F32 [2,4]\n");
   EXPECT_EQ(lines(kCt, {256, 512}, preset("mxfp8")),

@@ -42,8 +42,8 @@ std::vector<std::int64_t> squeezed(const Shape& grid) {
 
 // Candidate tiles, likeliest first: the grid size decides, and a grid of the same shape comes
 // before others.
-Scaling fp8_scaling(const FoundParts& parts, const Shape& shape, std::int64_t scales,
-                    const Format& format, ScaleFormat scale) {
+Scaling byte_scaling(const FoundParts& parts, const Shape& shape, std::int64_t scales,
+                     const Format& format, ScaleFormat scale) {
   Scaling scaling{.format = format, .scale = {.format = scale}};
   if (scale == ScaleFormat::e8m0 || parts.powers) scaling.scale.rule = ScaleRule::rceil;
   const std::size_t rank = parts.scales->entry->shape.size();
@@ -202,9 +202,11 @@ FoundWeight assemble(const FoundParts& parts) {
     misfit(parts, "a weight that is not quantized has no scales; remove them");
   if (!holds_codes(*parts.codes))
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(parts.name, 200), "' is quantized to ",
-         shown_entry(*parts.codes->entry),
-         "; expected FP8 or bytes of FP4 or FP6: integers are none "
-         "of octavo's formats");
+         shown_entry(*parts.codes->entry), "; expected FP8, INT8 (I8) or bytes of FP4 or FP6");
+  if (parts.zero_points != nullptr)
+    fail(ErrorCode::unsupported, kDialectOp, "'", shown(parts.name, 200),
+         "' is asymmetric: it has zero points ('", shown(parts.zero_points->name(), 200),
+         "'); expected symmetric codes; quantize it symmetrically, or decode it with its own tool");
   const auto shape = shape_of(*parts.codes->entry), grid = shape_of(*parts.scales->entry);
   const auto scale = scale_format(parts.scales->entry->type);
   if (!shape || !grid || shape->rank() < 2 || !scale) misfit(parts, "they do not fit together");
@@ -214,13 +216,16 @@ FoundWeight assemble(const FoundParts& parts) {
   QuantizedWeight& weight = found.weight;
   weight.name = parts.name;
   weight.module = module_of(parts.name);
-  if (holds_fp8(*parts.codes)) {
-    const Format format = parts.codes->entry->type == StoredType::f8_e5m2 ? e5m2 : e4m3fn;
+  const StoredType codes_type = parts.codes->entry->type;
+  const bool integers =
+      codes_type == StoredType::i8 && scale != ScaleFormat::e8m0 && scale != ScaleFormat::e4m3_f32;
+  if (holds_fp8(*parts.codes) || integers) {
+    const Format format = integers ? int8 : codes_type == StoredType::f8_e5m2 ? e5m2 : e4m3fn;
     weight.shape = parts.shape.value_or(*shape);
     if (parts.swizzled) {
       weight.scaling = preset("mxfp8");
     } else {
-      weight.scaling = fp8_scaling(parts, weight.shape, scales, format, *scale);
+      weight.scaling = byte_scaling(parts, weight.shape, scales, format, *scale);
     }
     if (weight.scaling.tile.rows < 0) misfit(parts, "no tile fits both");
   } else {

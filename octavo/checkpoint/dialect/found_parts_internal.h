@@ -16,10 +16,12 @@ struct FoundParts {
   const StoredTensor* codes = nullptr;
   const StoredTensor* scales = nullptr;        // null: missing, which is an error
   const StoredTensor* tensor_scale = nullptr;  // null: the scheme has none
+  const StoredTensor* zero_points = nullptr;   // asymmetric codes, which octavo does not read
   const StoredTensor* marker = nullptr;
-  std::vector<Tile> declared{};  // tiles of FP8 weights that config.json declares; tried first
-  bool powers = false;           // f32 scales are powers of two
-  bool divisor = false;          // the tensor scale is a divisor
+  std::vector<Tile>
+      declared{};        // tiles of FP8 and INT8 weights that config.json declares; tried first
+  bool powers = false;   // f32 scales are powers of two
+  bool divisor = false;  // the tensor scale is a divisor
   bool high_nibble_first = false;
   bool swizzled = false;
   std::optional<Shape> shape{};  // where codes are padded; else the shape of the codes

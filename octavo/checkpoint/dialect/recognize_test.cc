@@ -159,6 +159,24 @@ TEST(Recognize, ScalesOfOtherTypesAndShapes) {
               R"({"quant_method": "fp8", "weight_block_size": [32, 32]})", kD, {32, 32}, {64, 96});
 }
 
+TEST(Recognize, Int8WithAScaleForEachRow) {
+  const TemporaryFolder folder;
+  write(folder,
+        {{{"q.weight", StoredType::i8, {2, 3}}, std::string("\x80\x00\x7F\x01\xFF\x02", 6)},
+         scale("q.weight_scale", StoredType::bf16, {2, 1}, kTwoBf16)},
+        R"({"quant_method": "compressed-tensors", "format": "int-quantized"})");
+  const CheckpointReader checkpoint(folder.path());
+  const Recognized found = recognize(checkpoint);
+  ASSERT_EQ(found.weights.size(), 1U);
+  EXPECT_EQ(found.weights[0].weight.scaling.format, int8);
+  EXPECT_EQ(found.weights[0].weight.scaling.tile, (Tile{1, 0}));
+  const Tensor values =
+      dequantize(read_row_block(checkpoint, found.dialect, found.weights[0], 0, 2));
+  const auto got = values.span<const float>();
+  EXPECT_EQ(std::vector<float>(got.begin(), got.end()),
+            (std::vector<float>{-256, 0, 254, 2, -2, 4}));
+}
+
 TEST(Recognize, WithoutAConfig) {
   const Given codes = fp8("q.weight", 128, 128);
   expect_twos({codes, scale("q.weight_scale_inv", StoredType::f32, {1, 1}, kTwo)}, "",
@@ -237,7 +255,14 @@ TEST(Recognize, PartsThatContradictEachOtherAreRefusedByName) {
   expect(refusal({packed, scale("q.weight_scale", StoredType::u8, {2, 2}, kOne)}, kCt), "scales");
   const Given integers{{"q.weight_packed", StoredType::i32, {2, 4}}, repeated(32, "a")};
   expect(refusal({integers, scale("q.weight_scale", StoredType::bf16, {2, 1}, kTwoBf16)}, kCt),
-         "integers");
+         "expected FP8, INT8");
+  // Asymmetric codes; and INT8 with scales that fit nothing.
+  const Given eight{{"q.weight", StoredType::i8, {2, 4}}, repeated(8, "a")};
+  const Given rows = scale("q.weight_scale", StoredType::bf16, {2, 1}, kTwoBf16);
+  expect(refusal({eight, rows, scale("q.weight_zero_point", StoredType::i8, {2, 1}, "b")}, kCt),
+         "asymmetric");
+  expect(refusal({eight, scale("q.weight_scale", StoredType::bf16, {3, 1}, kTwoBf16)}, kCt),
+         "q.weight");
   expect(refusal({codes, scale("q.weight_scale", StoredType::f32, {1}, as_bytes(-1.0F))}, kCt),
          "is -1");
   expect(refusal({codes}, R"({"quant_method": "gptq"})"), "gptq");

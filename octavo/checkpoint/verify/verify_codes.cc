@@ -1,5 +1,5 @@
-// Rules on code values: NaN codes, and zero scales over nonzero codes. Codes are read in windows of
-// one megabyte, for a model of any size.
+// Rules on code values: NaN codes, integers out of range, and zero scales over nonzero codes. Codes
+// are read in windows of one megabyte, for a model of any size.
 #include <algorithm>
 
 #include "octavo/base/count_text.h"
@@ -47,7 +47,7 @@ NotFinite look_at(const CheckpointReader& checkpoint, const StoredTensor& tensor
   return out;
 }
 
-// Does an FP8 or NVFP4 tile have a nonzero code?
+// Does an FP8, INT8 or NVFP4 tile have a nonzero code?
 bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t tile_index) {
   const QuantizedWeight& of = weight.found->weight;
   const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
@@ -64,7 +64,10 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
       std::min(first_row + high, (index / across / down + 1) * extent.matrix_rows);
   const std::int64_t first_col = index % across * wide;
   const std::int64_t in_byte = weight.scheme == Scheme::nvfp4 ? 2 : 1;  // tiles are whole bytes
-  const std::byte magnitudes{static_cast<unsigned char>(in_byte == 2 ? 0x77 : 0x7F)};
+  const bool integers = of.scaling.format == int8;                      // 0x80 is -128, not a zero
+  const std::byte magnitudes{static_cast<unsigned char>(in_byte == 2 ? 0x77
+                                                        : integers   ? 0xFF
+                                                                     : 0x7F)};
   std::vector<std::byte> row(
       static_cast<std::size_t>(std::min(wide, extent.cols - first_col) / in_byte));
   for (std::int64_t r = first_row; r < end_row; ++r) {
@@ -77,6 +80,39 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
   return false;
 }
 
+// Integers of fewer bits than eight are stored as I8, too: those that such a declaration does not
+// reach are damage.
+void check_declared_range(const VerifyView& view, const VerifiedWeight& weight,
+                          std::vector<std::byte>& window, Findings& out) {
+  const Json& declared = view.groups.of(weight.found->weight.module)["weights"]["num_bits"];
+  const std::int64_t bits = declared.integer_or(8);
+  if (bits < 1 || bits >= 8) return;
+  const int low = -(1 << (bits - 1)), high = -low - 1;
+  const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
+  const auto is_outside = [&](std::byte code) {
+    const int value = static_cast<std::int8_t>(std::to_integer<std::uint8_t>(code));
+    return value < low || value > high;
+  };
+  NotFinite found;
+  const std::uint64_t all = stored.nbytes();
+  window.resize(std::min(all, kWindow));
+  for (std::uint64_t at = 0; at < all; at += window.size()) {
+    const auto piece = std::span(window).first(std::min<std::uint64_t>(window.size(), all - at));
+    view.checkpoint.read(stored, at, piece);
+    const auto first = std::find_if(piece.begin(), piece.end(), is_outside);
+    if (first == piece.end()) continue;
+    if (found.count == 0) found.first = at + static_cast<std::uint64_t>(first - piece.begin());
+    found.count += static_cast<std::uint64_t>(std::count_if(first, piece.end(), is_outside));
+  }
+  if (found.count == 0) return;
+  const auto cols = static_cast<std::uint64_t>(stored.entry->shape.back());
+  out.error({kV, kH, kS, kT}, weight.codes->plan.name,
+            text(counted(static_cast<std::int64_t>(found.count), "code"),
+                 found.count == 1 ? " is" : " are", " beyond the ", bits,
+                 " bits that config.json declares (", low, " to ", high, "), the first in row ",
+                 found.first / cols, ", column ", found.first % cols));
+}
+
 }  // namespace
 
 void check_codes(const VerifyView& view, Findings& out) {
@@ -84,6 +120,8 @@ void check_codes(const VerifyView& view, Findings& out) {
   std::vector<std::byte> window;
   for (const VerifiedWeight& weight : view.weights) {
     const StoredType type = weight.codes->plan.type;
+    if (weight.found->weight.scaling.format == int8)
+      check_declared_range(view, weight, window, out);
     if (type != StoredType::f8_e4m3 && type != StoredType::f8_e5m2) continue;
     const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
     const NotFinite found =
@@ -104,7 +142,7 @@ void check_zero_scales(const VerifyView& view, Findings& out) {
     // are swizzled, not in tile order.
     const bool four = weight.scheme == Scheme::nvfp4 && !weight.scales->swizzled &&
                       extent_of(weight.found->weight).cols % 16 == 0;
-    if (!weight.scheme || !(is_fp8(*weight.scheme) || four)) continue;
+    if (!weight.scheme || !(has_float_scales(*weight.scheme) || four)) continue;
     const std::vector<float> scales = scale_numbers(view, weight);
     const auto zeros = std::count(scales.begin(), scales.end(), 0.0F);
     if (zeros == 0) continue;

@@ -21,6 +21,8 @@ std::vector<std::string_view> formats_of(Scheme scheme) {
       return {"mxfp4-pack-quantized"};
     case Scheme::nvfp4:
       return {"nvfp4-pack-quantized"};
+    case Scheme::int8_channel:
+      return {"int-quantized", "naive-quantized"};
     default:
       return {"float-quantized", "naive-quantized"};
   }
@@ -50,7 +52,9 @@ void check_activations_say(const std::string& name, const Json& group, Findings&
   const std::int64_t bits = input["num_bits"].integer_or(0),
                      wanted = group["weights"]["num_bits"].integer_or(0);
   const std::string_view type = input["type"].string_or("");
-  if (type != "float" || (bits != wanted && bits != 8))
+  // Codes of both operands go into one product: floats with floats, integers with integers.
+  const std::string_view of_weights = group["weights"]["type"].string_or("float");
+  if (type != of_weights || (bits != wanted && bits != 8))
     out.error({kV, kH, kS, kT}, name,
               text("its input_activations are ", bits, " bits of type '", shown(type, 40),
                    "', and there is no code for that beside weights of ", wanted, " bits"));
@@ -99,7 +103,7 @@ void check_dtype(const VerifyView& view, Findings& out) {
   const std::string_view dtype = declared_dtype(view.checkpoint.config());
   if (dtype.empty() || dtype == "bfloat16") return;
   for (const VerifiedWeight& weight : view.weights)
-    if (weight.scheme && !is_fp8(*weight.scheme)) {
+    if (weight.scheme && !has_float_scales(*weight.scheme)) {
       out.error({kH}, "",
                 text("config.json says dtype '", shown(dtype, 40), "', and it decodes ",
                      name_of(*weight.scheme),

@@ -138,6 +138,13 @@ void check_support(const VerifyView& view, Findings& out) {
       if (const auto at = has(Scheme::mxfp8))
         out.error({kS, kT}, *at, "it has no MXFP8 in this dialect");
       if (const auto at = has(Scheme::mxfp6)) out.error({kV, kS, kT}, *at, "it has no MXFP6");
+      if (const auto at = has(Scheme::int8_channel))
+        out.error({kT}, *at,
+                  "it does not look at the type of 8 bits per channel, and takes INT8 for FP8");
+      if (const auto at = schemes.where(Scheme::int8_channel, &Of::plain_activations))
+        out.error({kV, kS}, *at,
+                  "it has INT8 (int-quantized) with activations of INT8 alone, and these are 16 "
+                  "bits wide");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
         out.error({kS}, *at, "it has MXFP4 for experts alone");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::quantized_activations))

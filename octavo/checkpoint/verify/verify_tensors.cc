@@ -22,7 +22,7 @@ Multiples multiples_of(const VerifiedWeight& weight) {
   if (!weight.scheme) return {};
   const Tile tile = weight.found->weight.scaling.tile;
   if (*weight.scheme == Scheme::fp8_block) return {tile.rows, tile.cols};
-  return is_fp8(*weight.scheme) ? Multiples{} : Multiples{0, tile.cols};
+  return has_float_scales(*weight.scheme) ? Multiples{} : Multiples{0, tile.cols};
 }
 
 }  // namespace
@@ -41,11 +41,12 @@ void check_scale_types(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const StoredType type = weight.scales->plan.type;
     const std::string& name = weight.scales->plan.name;
-    const bool mx = weight.scheme && !is_fp8(*weight.scheme) && *weight.scheme != Scheme::nvfp4;
+    const bool mx =
+        weight.scheme && !has_float_scales(*weight.scheme) && *weight.scheme != Scheme::nvfp4;
     if (mx && type != StoredType::u8)
       out.error({kV, kH, kS, kT}, name,
                 text("scales of MX are ", stored_name(type), "; expected U8: bytes are copied"));
-    if (weight.scheme && is_fp8(*weight.scheme) && type == StoredType::f16)
+    if (weight.scheme && has_float_scales(*weight.scheme) && type == StoredType::f16)
       out.warn({kV, kH, kS, kT}, name, "scales of F16 end at 2^-24; expected F32 or BF16");
     if (weight.scheme && is_fp8(*weight.scheme) && type == StoredType::f8_e8m0 &&
         view.words["scale_fmt"].string_or("") != "ue8m0")

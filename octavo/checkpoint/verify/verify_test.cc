@@ -14,6 +14,7 @@ TEST(Verify, GoodCheckpointsHaveTheFindingsOfTheMatrix) {
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"))), "");
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"))), "");
   EXPECT_EQ(verdict(make_model(kCt, preset("fp8"))), "support:trtllm");
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("int8-channel"))), "support:trtllm");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp8"))), "support:sglang support:trtllm");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp4"))), "support:sglang");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp6"))),
@@ -40,6 +41,29 @@ TEST(Verify, ACheckpointThatIsNotQuantizedHasNoFindings) {
   model.tensors["q_proj.weight"] = {StoredType::bf16, {4, 2}, std::string(16, '\0')};
   EXPECT_TRUE(findings_of(model).empty());
   EXPECT_THROW((void)findings_of(model, {.tensor_parallel = 0}), Error);
+}
+
+// Of INT8: what it declares of types and bits, and codes beyond the bits that are declared.
+TEST(Verify, Int8RulesAreBrokenByOneChange) {
+  const Scaling channel = bf16_scaled("int8-channel");
+  const auto group = [](Model& model, const char* part) -> Json& {
+    return const_cast<Json&>(model.words()["config_groups"]["group_0"][part]);
+  };
+  expect_breaks(kCt, channel, "parts", "all",
+                [](Model& model) { model.tensors.erase(kQ + ".weight_scale"); });
+  expect_breaks(kCt, channel, "declared-keys", kAll,
+                [&](Model& model) { group(model, "input_activations").set("type", "float"); });
+  expect_breaks(kCt, channel, "declared-keys", kAll, [](Model& model) {
+    const_cast<Json&>(model.words()).set("format", "float-quantized");
+  });
+  // Of another type than their inputs, too.
+  Model other = make_model(kCt, channel);
+  group(other, "weights").set("type", "float");
+  EXPECT_NE(verdict(other).find("declared-scheme:"), std::string::npos) << verdict(other);
+  Model narrow = make_model(kCt, channel);
+  group(narrow, "weights").set("num_bits", 4);
+  const std::string kinds_of = verdict(narrow);
+  EXPECT_NE(kinds_of.find("codes:"), std::string::npos) << kinds_of;
 }
 
 TEST(Verify, EveryRuleIsBrokenByOneChange) {

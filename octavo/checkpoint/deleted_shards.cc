@@ -1,0 +1,101 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/descriptor_internal.h"
+#include "octavo/base/file/fail_on_file.h"
+#include "octavo/checkpoint/deleted_shards_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+std::string kept_path(const std::string& path, const std::string& folder) {
+  return text(folder, "/", std::filesystem::path(path).filename().string());
+}
+
+class DeletedShard : public safetensors::TensorSource {
+ public:
+  DeletedShard(std::string path, safetensors::Header header)
+      : path_(std::move(path)), header_(std::move(header)) {}
+
+  [[nodiscard]] const safetensors::Header& header() const override { return header_; }
+  void read(const safetensors::TensorEntry& tensor, std::uint64_t,
+            std::span<std::byte> into) const override {
+    if (into.empty()) return;
+    fail_on_file(ENOENT, path_, kOp, "'", shown(tensor.name, 160), "' is needed again, and '",
+                 shown(path_, 200),
+                 "' was deleted as asked (option delete_source): what was made of it has changed "
+                 "since; put that file back, or start again from a whole model");
+  }
+
+ private:
+  std::string path_;
+  safetensors::Header header_;
+};
+
+// Of the header alone; the rest is a hole.
+void copy_header(int from, int to, std::uint64_t bytes) {
+  std::vector<std::byte> content(bytes);
+  for (std::uint64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(from, content.data() + done, bytes - done, static_cast<off_t>(done));
+    if (got <= 0) {
+      errno = got == 0 ? EIO : errno;
+      throw std::error_code(errno, std::generic_category());
+    }
+    done += static_cast<std::uint64_t>(got);
+  }
+  for (std::uint64_t done = 0; done < bytes;) {
+    const ssize_t put = write(to, content.data() + done, bytes - done);
+    if (put <= 0) throw std::error_code(errno, std::generic_category());
+    done += static_cast<std::uint64_t>(put);
+  }
+}
+
+}  // namespace
+
+void keep_shard_header(const safetensors::FileReader& shard, const std::string& folder) {
+  const std::string kept = kept_path(shard.path(), folder), temporary = kept + ".octavo-tmp";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  try {
+    const Descriptor from(open(shard.path().c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor to(
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+    const Descriptor in(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct stat status {};
+    if (from.number() < 0 || to.number() < 0 || in.number() < 0 ||
+        fstat(from.number(), &status) != 0)
+      throw std::error_code(errno, std::generic_category());
+    copy_header(from.number(), to.number(), shard.header().data_begin);
+    const std::array<timespec, 2> times{status.st_mtim, status.st_mtim};
+    if (ftruncate(to.number(), status.st_size) != 0 || futimens(to.number(), times.data()) != 0 ||
+        fsync(to.number()) != 0 || rename(temporary.c_str(), kept.c_str()) != 0 ||
+        fsync(in.number()) != 0)
+      throw std::error_code(errno, std::generic_category());
+  } catch (const std::error_code& why) {
+    unlink(temporary.c_str());
+    fail_on_file(why.value(), kept, kOp, "could not keep the header of '", shown(shard.path(), 200),
+                 "' in '", shown(folder, 200), "': ", why.message(), "; nothing more is deleted");
+  }
+}
+
+safetensors::FileReader open_deleted_shard(const std::string& path, const std::string& folder) {
+  const safetensors::FileReader kept(kept_path(path, folder));
+  return {path, std::make_shared<DeletedShard>(path, kept.header())};
+}
+
+bool stat_shard(const std::string& path, const std::string& folder, struct stat& status) {
+  return stat(path.c_str(), &status) == 0 || (errno == ENOENT && !folder.empty() &&
+                                              stat(kept_path(path, folder).c_str(), &status) == 0);
+}
+
+}  // namespace octavo
