@@ -6,17 +6,21 @@
 #include "cli/text/names.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
+#include "octavo/report/choose_format.h"
 
 namespace octavo::cli {
 namespace {
 
-constexpr std::array<const char*, 10> kOnlyForArrays{
-    "--tile", "--axis", "--margin",          "--rounding", "--overflow",
-    "--nan",  "--seed", "--stochastic-bits", "--from",     "--plot"};
-constexpr std::array<const char*, 13> kOnlyForCheckpoints{
-    "--target",   "--include",        "--exclude",      "--recipe-for", "--dry-run",
-    "--no-share", "--scale-rounding", "--follow-links", "--shard-size", "--max-memory",
-    "--resume",   "--report",         "--compare"};
+constexpr std::array<const char*, 9> kOnlyForArrays{
+    "--axis", "--margin", "--rounding",        "--overflow", "--nan",
+    "--seed", "--from",   "--stochastic-bits", "--plot"};
+constexpr std::array<const char*, 18> kOnlyForCheckpoints{
+    "--target",         "--include",        "--exclude",
+    "--recipe-for",     "--dry-run",        "--no-share",
+    "--scale-rounding", "--follow-links",   "--shard-size",
+    "--max-memory",     "--resume",         "--report",
+    "--compare",        "--plan",           "--rank",
+    "--world",          "--takeover-after", "--delete-source-shards"};
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -86,10 +90,12 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
         refuse("got ", name, ", which is for arrays, and the input is a checkpoint; leave it out");
     return;
   }
-  for (const char* name : kOnlyForCheckpoints)
+  for (const char* name : kOnlyForCheckpoints) {
+    if (name == std::string_view("--report") && given("--sweep")) continue;  // its page
     if (given(name))
       refuse("got ", name,
              ", which is for checkpoints: a folder, or a file that ends in .safetensors or .gguf");
+  }
 }
 
 void group_options_by_input(CLI::App& app) {
@@ -97,7 +103,31 @@ void group_options_by_input(CLI::App& app) {
   for (const char* name : kOnlyForCheckpoints) app.get_option(name)->group("Checkpoints only");
 }
 
-void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
+void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
+  app.add_option("--recipe", arguments.recipe,
+                 "A preset, the name of a way to quantize: " + listed(preset_names()) +
+                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: "
+                     "fp8-block, or fp8-channel where blocks do not fit)")
+      ->type_name("NAME");
+  app.add_option("--format", arguments.format,
+                 "Element format: e4m3fn, e2m1fn, any ExMy; or auto: e4m3fn or e5m2, for each "
+                 "tensor what has less error")
+      ->type_name("FORMAT");
+  app.add_option("--scale", arguments.scale,
+                 "How scales are stored: " + listed(scale_format_names()))
+      ->type_name("TYPE");
+  app.add_option("--scale-rule", arguments.rule,
+                 "From amax to scale: " + listed(scale_rule_names()))
+      ->type_name("RULE");
+  app.add_option("--scale-policy", arguments.policy,
+                 "How the amax of a tile is found: max, mse, or percentile:P (default max)")
+      ->type_name("POLICY");
+  app.add_option("--arith", arguments.arith,
+                 "Whose order of operations, bit for bit: " + listed(arith_names()))
+      ->type_name("NAME");
+}
+
+void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {
   const auto list = [&](const char* name, std::vector<std::string>& into, const char* help,
                         const char* type) {
     app.add_option(name, into, help)
@@ -115,13 +145,21 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
   list("--recipe-for", arguments.recipe_for,
        "Another preset (or none) for names that REGEX is found in; the first that fits decides",
        "REGEX=PRESET");
-  app.add_flag("--dry-run", arguments.dry_run, "Print the plan and the sizes; write nothing");
   app.add_flag("--no-share", arguments.no_share,
                "A scale of its own for each matrix that servers fuse (q/k/v, gate/up)");
   app.add_option("--scale-rounding", arguments.scale_rounding,
                  "bf16 (default: f32 scales that bf16 can hold, the same in every loader) or none")
       ->type_name("RULE")
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
+  app.add_option("--shard-size", arguments.shard_size,
+                 "Files of at most this size, such as 5G (default: as the source has them)")
+      ->type_name("SIZE");
+  add_follow_links_flag(app, arguments.follow_links);
+}
+
+void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
+  add_plan_options(app, arguments);
+  app.add_flag("--dry-run", arguments.dry_run, "Print the plan and the sizes; write nothing");
   app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
       ->type_name("FILE");
   app.add_option(
@@ -136,11 +174,9 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
   app.add_option("--max-memory", arguments.max_memory,
                  "For what is read and written, such as 64M (default 256M)")
       ->type_name("SIZE");
-  app.add_option("--shard-size", arguments.shard_size,
-                 "Files of at most this size, such as 5G (default: as the source has them)")
-      ->type_name("SIZE");
   app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
-  add_follow_links_flag(app, arguments.follow_links);
+  app.add_flag("--delete-source-shards", arguments.delete_source,
+               "Delete each file of MODEL when what is made of it is finished and was read back");
 }
 
 QuantizePlanOptions plan_options(const QuantizeArguments& common,
@@ -154,8 +190,14 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   out.target =
       named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);
   if (common.format) {
-    (void)format_argument("[quantize] --format:", *common.format);
+    if (*common.format != kMeasuredFormat)
+      (void)format_argument("[quantize] --format:", *common.format);
     out.format = *common.format;
+  }
+  if (common.tile) {
+    (void)named_argument("[quantize] --tile:", *common.tile, tile_names(),
+                         [](const std::string& name) { return parse_block(name, {}); });
+    out.tile = *common.tile;
   }
   if (common.rule) {
     (void)named_argument("[quantize] --scale-rule:", *common.rule, scale_rule_names(),

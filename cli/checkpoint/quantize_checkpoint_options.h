@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/checkpoint/shared_options.h"
 #include "cli/tensor/quantize_plan.h"
 #include "octavo/pipeline/plan/plan.h"
 
@@ -21,9 +22,14 @@ struct CheckpointArguments {
   std::vector<std::string> include, exclude, recipe_for, compare;
   std::string scale_rounding = "bf16";
   bool dry_run = false, no_share = false, resume = false, follow_links = false;
+  bool delete_source = false;
+  SharedArguments shared{};
 };
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
+// Of these the ones that a plan depends on, and those of a recipe that checkpoints have.
+void add_plan_options(CLI::App& app, CheckpointArguments& arguments);
+void add_recipe_options(CLI::App& app, QuantizeArguments& arguments);
 
 // Shows options for one kind of input under a heading of their own, in help.
 void group_options_by_input(CLI::App& app);

@@ -18,6 +18,8 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/base/json/json.h"
+#include "octavo/checkpoint/dialect/open_values.h"
+#include "octavo/pipeline/plan/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
 namespace octavo::cli {
@@ -30,9 +32,11 @@ template <typename... Parts>
 
 // Reports the library's errors about options as usage errors. Name patterns are checked where the
 // input can be opened.
-void check_usage(const std::string& input, const QuantizePlanOptions& options) {
+void check_usage(const std::string& input, const QuantizePlanOptions& options,
+                 const std::string& deleted_shards) {
   std::optional<CheckpointReader> source;
-  if (!options.include.empty()) source.emplace(input);
+  if (!options.include.empty())
+    source.emplace(open_values(input, OtherFiles::unused, deleted_shards));
   try {
     source ? check_plan_options(options, *source) : check_plan_options(options);
   } catch (const Error& error) {
@@ -71,14 +75,19 @@ int dry_run(const QuantizeArguments& common, const CheckpointArguments& argument
   note(!arguments.report.empty(), "--report");
   note(!common.gates.empty(), "--fail-if");
   note(arguments.resume, "--resume");
+  note(arguments.delete_source, "--delete-source-shards");
   note(common.threads.has_value(), "--threads");
   note(!arguments.max_memory.empty(), "--max-memory");
   if (!unused.empty())
     say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
              unused, count == 1 ? " does nothing here" : " do nothing here"));
-  const CheckpointReader source(common.input, copied_files(arguments.follow_links));
+  const CheckpointReader source = open_values(common.input, copied_files(arguments.follow_links));
   const QuantizePlan plan = plan_quantize(source, options);
-  print(globals.json ? json_of(source, plan) + "\n" : plan_text(source, plan));
+  if (globals.json)
+    write_plan_file(source, plan, {.follow_links = arguments.follow_links},
+                    [](std::string_view piece) { print(std::string(piece)); });
+  else
+    print(plan_text(source, plan));
   return kGood;
 }
 
@@ -106,7 +115,10 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   QuantizeCheckpointOptions options{.plan = plan_options(common, arguments),
                                     .threads = common.threads.value_or(0),
                                     .resume = arguments.resume,
-                                    .follow_links = arguments.follow_links};
+                                    .follow_links = arguments.follow_links,
+                                    .delete_source = arguments.delete_source};
+  options.shared = shared_run("quantize", arguments.shared);
+  if (options.shared) options.plan = read_plan_file(options.shared->plan).options;
   const std::vector<Gate> gates = gate_arguments("quantize", common.gates);
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
@@ -115,13 +127,18 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (!arguments.compare.empty())
     checked = {
         .include = checked.include, .exclude = checked.exclude, .recipe_for = checked.recipe_for};
-  check_usage(common.input, checked);
+  if (!options.shared)
+    check_usage(common.input, checked,
+                arguments.delete_source ? text(common.output, "/", kDeletedShards) : std::string());
+  if (arguments.delete_source && !arguments.compare.empty())
+    refuse("got --delete-source-shards and --compare, which writes no model; leave one out");
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
   if (!arguments.compare.empty())
     return run_compare_recipes(common, arguments, std::move(options), globals);
   if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
   if (common.output.empty()) {
-    (void)CheckpointReader(common.input);  // what is wrong with the input comes first
+    // What is wrong with the input comes first.
+    if (!options.shared) (void)CheckpointReader(common.input);
     refuse("got no -o; say where the quantized checkpoint goes, or --dry-run for the plan alone");
   }
   output_name("quantize", common.output);
@@ -137,9 +154,19 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
       if (!CheckpointWatch::interrupted()) throw;
     }
   }
-  if (CheckpointWatch::interrupted() && report.tensors.empty()) {
-    say("octavo: [quantize] stopped; the same command with --resume goes on from here");
+  if (CheckpointWatch::interrupted() && report.tensors.empty() && !report.finished_by_another) {
+    say(options.shared
+            ? "octavo: [quantize] stopped; the same command goes on from here"
+            : "octavo: [quantize] stopped; the same command with --resume goes on from here");
     CheckpointWatch::die();
+  }
+  if (options.shared) {
+    // What is said of the whole, and its limits, is for the process that has it all.
+    if (report.finished_by_another && globals.json) print(json_of(report) + "\n");
+    finish_stdout();
+    say(shared_text(*options.shared, common.output, report.files_written, report.files_taken_over,
+                    !report.finished_by_another, report.was_complete));
+    if (report.finished_by_another) return kGood;
   }
   // Gates and reports need metrics, which only the run that made the folder had.
   if (report.was_complete && (!gates.empty() || !arguments.report.empty()))

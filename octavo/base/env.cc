@@ -19,6 +19,7 @@ std::optional<std::string> variable(const char* name) {
 }  // namespace
 
 std::optional<std::string> env_backend() { return variable("OCTAVO_BACKEND"); }
+std::optional<std::string> env_of_launcher(const char* name) { return variable(name); }
 
 std::optional<int> env_threads() {
   const std::optional<std::string> value = variable("OCTAVO_THREADS");

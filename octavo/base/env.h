@@ -15,5 +15,7 @@ std::optional<std::string> env_backend();
 std::optional<int> env_threads();
 // Throws Error(invalid_argument) when it is neither 0 nor 1.
 std::optional<bool> env_cuda_library_gemm();
+// A variable that a launcher of processes sets (launcher.cc knows which).
+std::optional<std::string> env_of_launcher(const char* name);
 
 }  // namespace octavo

@@ -49,7 +49,8 @@ inline void relax() {
 
 // All workers want the pool's mutex at once when a job comes, for some nanoseconds each: one that
 // fails to get it tries again instead of sleeping, from which the kernel takes microseconds to wake
-// it, one after another. Who holds it longer, to start or wake threads, is waited for asleep.
+// it, one after another. A thread that holds it longer, to start or wake threads, is waited for
+// asleep.
 void lock_soon(std::unique_lock<std::mutex>& lock) {
   for (int i = 0; i < kSpins; ++i) {
     if (lock.try_lock()) return;

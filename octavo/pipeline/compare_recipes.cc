@@ -7,8 +7,10 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/checkpoint/verify/verify_planned_internal.h"
+#include "octavo/pipeline/compare_settings_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
@@ -53,19 +55,14 @@ OnProgress part_of(const OnProgress& all, std::size_t index, std::size_t count,
 
 }  // namespace
 
-RecipeComparison compare_recipes(const std::string& source_path,
-                                 const std::vector<std::string>& recipes,
-                                 const QuantizeCheckpointOptions& options) {
+RecipeComparison compare_settings(const std::string& source_path,
+                                  const std::vector<NamedSetting>& settings,
+                                  const QuantizeCheckpointOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  check(!recipes.empty(), ErrorCode::invalid_argument, kOp,
-        "got no recipes to compare; expected at least one, such as fp8-channel");
-  for (const std::string& recipe : recipes) (void)preset(recipe);  // throws if there is none such
-  for (std::size_t i = 0; i < recipes.size(); ++i)
-    check(std::find(recipes.begin(), recipes.begin() + static_cast<std::ptrdiff_t>(i),
-                    recipes[i]) == recipes.begin() + static_cast<std::ptrdiff_t>(i),
-          ErrorCode::invalid_argument, kOp, "got the recipe '", shown(recipes[i]),
-          "' twice; expected each once");
-  const CheckpointReader source(source_path);
+  const auto since = [](std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const CheckpointReader source = open_values(source_path);
   RecipeComparison out;
   const std::filesystem::path path(source_path);
   out.title = (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -73,13 +70,14 @@ RecipeComparison compare_recipes(const std::string& source_path,
   out.target = name_of(options.plan.target);
   out.bytes_before = source.nbytes();
   std::exception_ptr first_refusal;
-  for (std::size_t i = 0; i < recipes.size(); ++i) {
-    RecipeOutcome outcome{.recipe = recipes[i]};
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    RecipeOutcome outcome{.recipe = settings[i].name};
     QuantizeCheckpointOptions one = options;
-    one.plan.recipe = recipes[i];
+    one.plan = settings[i].plan;
     one.measure = true;
-    one.on_progress = part_of(options.on_progress, i, recipes.size(), start);
+    one.on_progress = part_of(options.on_progress, i, settings.size(), start);
     QuantizePlan plan;
+    const auto begin = std::chrono::steady_clock::now();
     try {
       plan = plan_quantize(source, one.plan);
       find_loaders(source, plan, outcome);
@@ -89,13 +87,29 @@ RecipeComparison compare_recipes(const std::string& source_path,
       outcome.why_not = reason_of(error);
     }
     if (outcome.why_not.empty()) measure(source, plan, one, outcome);
+    outcome.seconds = since(begin);
     out.recipes.push_back(std::move(outcome));
   }
   if (std::none_of(out.recipes.begin(), out.recipes.end(),
                    [](const RecipeOutcome& outcome) { return outcome.why_not.empty(); }))
     std::rethrow_exception(first_refusal);
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out.seconds = since(start);
   return out;
+}
+
+RecipeComparison compare_recipes(const std::string& source, const std::vector<std::string>& recipes,
+                                 const QuantizeCheckpointOptions& options) {
+  check(!recipes.empty(), ErrorCode::invalid_argument, kOp,
+        "got no recipes to compare; expected at least one, such as fp8-channel");
+  std::vector<NamedSetting> settings;
+  for (const std::string& recipe : recipes) {
+    (void)preset(recipe);  // throws if there is none such
+    check(std::count(recipes.begin(), recipes.end(), recipe) == 1, ErrorCode::invalid_argument, kOp,
+          "got the recipe '", shown(recipe), "' twice; expected each once");
+    settings.push_back({.name = recipe, .plan = options.plan});
+    settings.back().plan.recipe = recipe;
+  }
+  return compare_settings(source, settings, options);
 }
 
 }  // namespace octavo

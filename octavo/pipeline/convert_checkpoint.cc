@@ -3,13 +3,16 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/pipeline/plan/convert_plan_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
+#include "octavo/pipeline/shared_plan_internal.h"
 #include "octavo/pipeline/stream/finished_folder_internal.h"
+#include "octavo/pipeline/stream/shared_work_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/version.h"
 
@@ -19,17 +22,26 @@ namespace {
 constexpr std::string_view kOp = "convert";
 
 void stream(const CheckpointReader& source, const std::string& out, const QuantizePlan& plan,
-            const std::string& what, const ConvertCheckpointOptions& options) {
+            const std::string& what, const SharedPlan* shared,
+            const ConvertCheckpointOptions& options, ConvertCheckpointResult& result) {
   const QuantizeCheckpointOptions streaming{.plan = plan.options,
                                             .threads = options.threads,
                                             .max_memory = options.max_memory,
                                             .resume = options.resume,
                                             .measure = false,
-                                            .on_progress = options.on_progress};
+                                            .on_progress = options.on_progress,
+                                            .shared = options.shared};
   const auto provenance = [&](const std::vector<ActionResult>& results) {
     return step_provenance(source, plan, what, source_hash(source, plan, results));
   };
-  if (is_one_file(out)) {
+  if (shared != nullptr) {
+    const SharedOutcome outcome =
+        work_on_shared(source, plan, streaming, shared->identity(source, plan, false),
+                       source_identity(source), out, provenance);
+    result.finished_by_another = !outcome.results.has_value();
+    result.files_written = outcome.files_written;
+    result.files_taken_over = outcome.taken_over;
+  } else if (is_one_file(out)) {
     check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
           "' is one file and the checkpoint has ", plan.files.size(), "; give a folder");
     (void)stream_checkpoint(source, plan, streaming, {.folder = nullptr, .file = out});
@@ -52,29 +64,31 @@ void speak_as(std::string_view op, const std::function<void()>& work) {
 }
 
 void run(std::string_view op, const CheckpointReader& source, const std::string& out,
-         const QuantizePlan& plan, const std::string& what, const ConvertCheckpointOptions& options,
-         ConvertCheckpointResult& result) {
+         const QuantizePlan& plan, const std::string& what, const SharedPlan* shared,
+         const ConvertCheckpointOptions& options, ConvertCheckpointResult& result) {
   const auto start = std::chrono::steady_clock::now();
   check_output_name(op, out, plan.options.target);
-  const Json finished = options.resume ? finished_provenance(out) : Json();
+  const Json finished = options.resume || shared != nullptr ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     const Json& made = last_step(finished);
     if (made["work"].string_or("") != what || made["version"].string_or("") != version())
       fail_finished_otherwise(op, out);
     const std::string made_from(made["source_hash"].string_or(""));
-    speak_as(op, [&] {
-      result.written_again = check_finished(
-          source, plan, finished, out,
-          {.op = op,
-           .made_from = made_from,
-           .provenance = [&] { return step_provenance(source, plan, what, made_from); },
-           .threads = options.threads,
-           .on_progress = options.on_progress});
-    });
+    // What a complete folder holds is not read again by each of several processes.
+    if (shared == nullptr)
+      speak_as(op, [&] {
+        result.written_again = check_finished(
+            source, plan, finished, out,
+            {.op = op,
+             .made_from = made_from,
+             .provenance = [&] { return step_provenance(source, plan, what, made_from); },
+             .threads = options.threads,
+             .on_progress = options.on_progress});
+      });
     result.was_complete = true;
     result.notes.push_back(finished_note(out, result.written_again));
   } else {
-    speak_as(op, [&] { stream(source, out, plan, what, options); });
+    speak_as(op, [&] { stream(source, out, plan, what, shared, options, result); });
   }
   result.bytes_before = plan.bytes_before;
   result.bytes_after = plan.bytes_after;
@@ -83,13 +97,24 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
 
 }  // namespace
 
+QuantizePlan plan_conversion(const CheckpointReader& source, Dialect target,
+                             ConvertCheckpointResult& result) {
+  return plan_convert(source, target, result);
+}
+
 ConvertCheckpointResult convert_checkpoint(const std::string& source_path, const std::string& out,
-                                           Dialect target,
-                                           const ConvertCheckpointOptions& options) {
-  const CheckpointReader source(source_path, copied_files(options.follow_links));
+                                           Dialect given, const ConvertCheckpointOptions& options) {
+  std::optional<SharedPlan> shared;
+  if (options.shared) shared.emplace(kOp, *options.shared, kPlanOfConvert, out);
+  const Dialect target = shared ? shared->file().options.target : given;
+  const bool follow_links = options.follow_links || (shared && shared->file().follow_links);
+  const CheckpointReader source(shared ? shared->model(source_path) : source_path,
+                                copied_files(follow_links));
+  if (shared) shared->check_source(source);
   ConvertCheckpointResult result;
   const QuantizePlan plan = plan_convert(source, target, result);
-  run(kOp, source, out, plan, text("convert to ", name_of(target)), options, result);
+  run(kOp, source, out, plan, text("convert to ", name_of(target)), shared ? &*shared : nullptr,
+      options, result);
   return result;
 }
 
@@ -102,7 +127,8 @@ ConvertCheckpointResult dequantize_checkpoint(const std::string& source_path,
   ConvertCheckpointResult result;
   QuantizePlan plan = plan_dequantize(source, dtype, result);
   plan.options.clamp_non_finite = options.clamp_non_finite;
-  run("dequantize", source, out, plan, text("dequantize to ", dtype_name(dtype)), options, result);
+  run("dequantize", source, out, plan, text("dequantize to ", dtype_name(dtype)), nullptr, options,
+      result);
   return result;
 }
 

@@ -9,6 +9,7 @@
 
 #include "octavo/base/macros.h"
 #include "octavo/pipeline/plan/convert_options.h"
+#include "octavo/pipeline/plan/plan.h"
 
 namespace octavo {
 
@@ -17,9 +18,17 @@ namespace octavo {
 // cache scales are converted where the target supports them, and noted otherwise. Throws
 // Error(unsupported) with weight and reason where the target cannot hold a weight,
 // Error(invalid_argument) where the source is not quantized, and what quantize_checkpoint throws.
+// With options.shared the plan has source and target: those given here may be empty, and do not
+// count.
 OCTAVO_API ConvertCheckpointResult convert_checkpoint(const std::string& source,
                                                       const std::string& out, Dialect target,
                                                       const ConvertCheckpointOptions& options = {});
+
+// Its plan, made of headers alone (plan/plan_file.h writes it). `result` gets what is known before
+// the work: the source's dialect, how many weights, and notes.
+[[nodiscard]] OCTAVO_API QuantizePlan plan_conversion(const CheckpointReader& source,
+                                                      Dialect target,
+                                                      ConvertCheckpointResult& result);
 
 // Every quantized weight as bf16, f16 or f32 (scale times code, rounded to nearest even); other
 // tensors are copied, and config.json gets the dtype. Experts that quantize_checkpoint split out of

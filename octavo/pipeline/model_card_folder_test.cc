@@ -63,6 +63,20 @@ TEST_F(ModelCardFolderTest, HubNamesAreKnownFromTheCacheAndFromConfig) {
   EXPECT_TRUE(has(read("two/README.md"), "base_model: \"org/big_model-7B\""));
 }
 
+TEST_F(ModelCardFolderTest, EncodersAreLoadedByTheirOwnClass) {
+  write_model();
+  (void)run("decoder", recipe("mxfp8"));
+  EXPECT_TRUE(has(read("decoder/README.md"), "`AutoModelForCausalLM.from_pretrained(\".\")`"));
+  for (const auto& [architecture, said] : {std::pair{"BertModel", "`BertModel.from_pretrained"},
+                                           std::pair{"a`b", "`AutoModelForCausalLM.from"}}) {
+    save("model/config.json",
+         text(R"({"model_type": "new", "architectures": [")", architecture, R"("]})"));
+    const std::string out = text("out", architecture[0]);
+    (void)run(out, recipe("mxfp8"));
+    EXPECT_TRUE(has(read(out + "/README.md"), said)) << read(out + "/README.md");
+  }
+}
+
 // The card of a complete folder is the user's: changed it stays, missing it is written again.
 TEST_F(ModelCardFolderTest, ResumingLeavesAChangedCardAndRestoresAMissingOne) {
   write_model();

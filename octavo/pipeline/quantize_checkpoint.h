@@ -18,7 +18,8 @@ namespace octavo {
 // `source` is a folder or a file, `out` a folder (or a file where source is one) that does not
 // exist, is empty, or is an earlier call's (with resume). Never the source itself. With resume, a
 // folder that such a call has finished is left unchanged, and the report says so (was_complete): it
-// has sizes and no metrics.
+// has sizes and no metrics. With options.shared it is one of several processes: `source` may be
+// empty, and is then where the plan says.
 [[nodiscard]] OCTAVO_API CheckpointReport
 quantize_checkpoint(const std::string& source, const std::string& out,
                     const QuantizeCheckpointOptions& options = {});

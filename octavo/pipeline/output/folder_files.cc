@@ -211,13 +211,13 @@ void refuse_strangers(const std::string& folder, const std::set<std::string>& ou
 
 }  // namespace
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& provenance, OutputFolder& folder) {
-  for_each_file(source, plan, provenance, folder.sums(),
+void write_folder_files(const CheckpointReader& source, const QuantizePlan& plan,
+                        const std::function<Json()>& provenance,
+                        const std::map<std::string, std::string>& sums, const std::string& folder) {
+  for_each_file(source, plan, provenance, sums,
                 [&](const std::string& name, unsigned mode, const Make& make) {
-                  write_file(folder.path_of(name), mode, make);
+                  write_file(text(folder, "/", name), mode, make);
                 });
-  folder.remove_record();
 }
 
 std::vector<std::string> repair_folder(const CheckpointReader& source, const QuantizePlan& plan,

@@ -8,14 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/base/json/json.h"
+#include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/pipeline/plan/plan.h"
 
 namespace octavo {
 
 // `provenance` is called after the rest is written: with many tensors memory does not hold both.
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& provenance, OutputFolder& folder);
+void write_folder_files(const CheckpointReader& source, const QuantizePlan& plan,
+                        const std::function<Json()>& provenance,
+                        const std::map<std::string, std::string>& sums, const std::string& folder);
 
 // The same for a complete folder whose weight files have these checksums: rewrites missing files
 // and returns their names. Throws Error(io) for a file that differs from what would be written.

@@ -77,6 +77,20 @@ std::string error_table(const Json& errors) {
       "model on your task before you rely on it.\n\n");
 }
 
+// The class of transformers that config.json names, where that is no decoder: a sentence encoder is
+// no causal model.
+std::string transformers_class(const Json& config) {
+  constexpr std::string_view kDecoder = "AutoModelForCausalLM";
+  const auto& names = config["architectures"].elements();
+  if (names.empty()) return std::string(kDecoder);
+  const std::string_view name = names[0].string_or("");
+  const bool is_name =
+      !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+      });
+  return std::string(!is_name || name.ends_with("ForCausalLM") ? kDecoder : name);
+}
+
 std::string how_to_load(const CheckpointReader& source, const QuantizePlan& plan) {
   if (plan.options.target == Dialect::comfyui)
     return "ComfyUI loads the `.safetensors` file as a diffusion model.\n";
@@ -88,7 +102,8 @@ std::string how_to_load(const CheckpointReader& source, const QuantizePlan& plan
   for (const std::string& loader : verdict_of(planned_loaders(), findings).loads) {
     if (loader == "vllm") out += "- vLLM: `vllm serve .`\n";
     if (loader == "transformers")
-      out += "- transformers: `AutoModelForCausalLM.from_pretrained(\".\")`\n";
+      out += text("- transformers: `", transformers_class(source.config()),
+                  ".from_pretrained(\".\")`\n");
     if (loader == "sglang") out += "- SGLang: `python -m sglang.launch_server --model-path .`\n";
     if (loader == "trtllm") out += "- TensorRT-LLM: `trtllm-serve .`\n";
   }

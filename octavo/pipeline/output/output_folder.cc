@@ -15,6 +15,7 @@
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/file_id.h"
 #include "octavo/base/file/whole_file.h"
+#include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/safetensors/data_checksum.h"
@@ -28,32 +29,56 @@ constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMaxRecordBytes = 1U << 30;
 constexpr int kRecordVersion = 3;
 
-bool is_leftover(std::string_view name) {
-  return name.starts_with('.') && name.ends_with(".octavo-tmp");
-}
-
-// Identifies a finished file, against one that was changed, truncated or replaced since: its size
-// and time, and a hash of its header; else "no file" or "damaged".
+// Identifies a finished file of this folder, which one process writes: its time, too.
 std::string finished_state(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
-  try {
-    const safetensors::FileReader file(path);
-    return text(status.st_size, " ", status.st_mtim.tv_sec, ".", status.st_mtim.tv_nsec, " ",
-                hex_of(text_hash(safetensors::write_header(file.header()))));
-  } catch (const Error&) {
-    return "damaged";
-  }
+  return text(content_state(path), " ", status.st_mtim.tv_sec, ".", status.st_mtim.tv_nsec);
 }
 
 std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
 
 }  // namespace
 
-std::uint64_t text_hash(std::string_view text, std::uint64_t seed) {
-  std::uint64_t hash = 0xCBF29CE484222325ULL ^ seed;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
+bool is_leftover(std::string_view name) {
+  return name.starts_with('.') && name.ends_with(".octavo-tmp");
+}
+
+std::string content_state(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
+  try {
+    const safetensors::FileReader file(path);
+    return text(status.st_size, " ", hex_of(text_hash(safetensors::write_header(file.header()))));
+  } catch (const Error&) {
+    return "damaged";
+  }
+}
+
+bool make_output_folder(const std::string& path, const CheckpointReader& source) {
+  std::error_code error;
+  const auto target = file_id(path);
+  const std::string beside = source.is_folder()
+                                 ? source.path()
+                                 : std::filesystem::path(source.path()).parent_path().string();
+  if (target && target == file_id(beside.empty() ? "." : beside))
+    fail_on_file(
+        EEXIST, path, kOp, shown_path(path),
+        " is where the source is; expected another folder; a checkpoint is never changed in place");
+  const bool made = std::filesystem::create_directories(path, error);
+  if (error || !std::filesystem::is_directory(path))
+    fail_on_file(error ? error.value() : ENOTDIR, path, kOp, "could not make the folder ",
+                 shown_path(path), ": ", error ? error.message() : "something else has that name");
+  return made;
+}
+
+void check_free_space(const std::string& folder, std::uint64_t bytes) {
+  struct statvfs status {};
+  if (statvfs(folder.c_str(), &status) != 0) return;  // opening the files will report it
+  const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  if (room < bytes)
+    fail_on_file(ENOSPC, folder, kOp, shown_path(folder), " needs ", bytes,
+                 " bytes and its disk has ", room, "; free space or write elsewhere");
 }
 
 bool has_checksum(const std::string& path, std::string_view sum) {
@@ -68,7 +93,7 @@ std::string source_identity(const CheckpointReader& source) {
   std::uint64_t hash = text_hash(source.config().dump(0));
   for (const auto& file : source.files()) {
     struct stat status {};
-    if (stat(file.path().c_str(), &status) != 0)
+    if (!stat_shard(file.path(), source.deleted_shards(), status))
       fail_on_file(errno, file.path(), kOp, "could not look at ", shown_path(file.path()), ": ",
                    std::strerror(errno));
     hash = text_hash(text(std::filesystem::path(file.path()).filename().string(), " ",
@@ -106,29 +131,24 @@ std::string OutputFolder::path_of(std::string_view name) const { return text(pat
 
 void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   std::error_code error;
-  const auto target = file_id(path_);
-  const std::string beside = source.is_folder()
-                                 ? source.path()
-                                 : std::filesystem::path(source.path()).parent_path().string();
-  if (target && target == file_id(beside.empty() ? "." : beside))
-    fail_on_file(
-        EEXIST, path_, kOp, shown_path(path_),
-        " is where the source is; expected another folder; a checkpoint is never changed in place");
-  made_ = std::filesystem::create_directories(path_, error);
-  if (error || !std::filesystem::is_directory(path_))
-    fail_on_file(error ? error.value() : ENOTDIR, path_, kOp, "could not make the folder ",
-                 shown_path(path_), ": ", error ? error.message() : "something else has that name");
+  made_ = make_output_folder(path_, source);
   lock_.take(path_);
-  bool empty = true;
+  bool empty = true, shared = false;
   for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
        at.increment(error)) {
     const std::string name = at->path().filename().string();
     has_record_ |= name == kProgressFile;
+    shared |= name == kSharedWork;
     empty = empty && is_leftover(name);
   }
   if (error)
     fail_on_file(error.value(), path_, kOp, "could not list ", shown_path(path_), ": ",
                  error.message());
+  if (shared)
+    fail_on_file(
+        EEXIST, path_, kOp, shown_path(path_),
+        " holds the work of processes that share a plan; go on with that (option plan), or "
+        "remove the folder");
   if (has_record_ && !resume)
     fail_on_file(EEXIST, path_, kOp, shown_path(path_),
                  " holds the unfinished work of an earlier call; resume it, or remove the folder");
@@ -295,13 +315,6 @@ void OutputFolder::abandon(bool useless) noexcept {
   if (made_) std::filesystem::remove(path_, error);  // only where it is empty
 }
 
-void OutputFolder::check_room(std::uint64_t bytes) const {
-  struct statvfs status {};
-  if (statvfs(path_.c_str(), &status) != 0) return;  // opening the files will report it
-  const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
-  if (room < bytes)
-    fail_on_file(ENOSPC, path_, kOp, shown_path(path_), " needs ", bytes,
-                 " bytes and its disk has ", room, "; free space or write elsewhere");
-}
+void OutputFolder::check_room(std::uint64_t bytes) const { check_free_space(path_, bytes); }
 
 }  // namespace octavo

@@ -11,11 +11,15 @@
 
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
+#include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
+#include "octavo/pipeline/output/shard_folder_internal.h"
 
 namespace octavo {
 
 inline constexpr std::string_view kProgressFile = "octavo-progress.json";
+// The folder in it that several processes keep their claims and records in.
+inline constexpr std::string_view kSharedWork = "octavo-work";
 
 // What must be equal for an earlier call's files to be reusable.
 struct WorkIdentity {
@@ -42,7 +46,7 @@ class FolderLock {
 // Throws Error(io) that names a symbolic link in the folder, if there is one.
 void refuse_links(const std::string& folder);
 
-class OutputFolder {
+class OutputFolder : public ShardFolder {
  public:
   // Throws Error with a fix: the folder is the source, is not empty, is in use, or (resume) holds
   // files of other work.
@@ -51,25 +55,20 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  [[nodiscard]] std::string path_of(std::string_view name) const;
-  // The record of this file from an earlier call; null when it has to be written, because it is
-  // missing or differs from what that call wrote: the whole file is read and its checksum compared.
-  // Call before the first file is noted; the reference is valid until then.
-  [[nodiscard]] const Json& finished(const std::string& name);
-  // Records a finished file, its FileWriter checksum, and data of each of its tensors: `tensor(i)`
-  // for all i below `count`. (One at a time: together they would be the largest object in memory.)
+  [[nodiscard]] std::string path_of(std::string_view name) const override;
+  // Null also for a file that differs from what that call wrote: the whole file is read and its
+  // checksum compared. Call before the first file is noted; the reference is valid until then.
+  [[nodiscard]] const Json& finished(const std::string& name) override;
   void note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
-                     const std::function<Json(std::size_t)>& tensor);
-  // Records a file that a later call is to write again.
-  void note_written(const std::string& name, std::uint64_t sum);
+                     const std::function<Json(std::size_t)>& tensor) override;
+  void note_written(const std::string& name, std::uint64_t sum) override;
   // Checksums of the written files, as hexadecimal digits.
   [[nodiscard]] const std::map<std::string, std::string>& sums() const { return sums_; }
   void remove_record();
   // After an error: keeps finished work for a later resume, if there is any and `useless` is false;
   // otherwise removes what this call made.
   void abandon(bool useless) noexcept;
-  // Throws Error(io) unless the disk has this much free space.
-  void check_room(std::uint64_t bytes) const;
+  void check_room(std::uint64_t bytes) const override;
 
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
@@ -96,7 +95,5 @@ class OutputFolder {
 
 // A hash of the source's file names, sizes and times, which a resumed call compares.
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);
-
-[[nodiscard]] std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0);
 
 }  // namespace octavo

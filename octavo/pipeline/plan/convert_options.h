@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "octavo/base/progress.h"
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/pipeline/plan/shared_run.h"
 
 namespace octavo {
 
@@ -17,6 +19,8 @@ struct ConvertCheckpointOptions {
   bool follow_links = false;      // links out of the source's folder, too
   bool clamp_non_finite = false;  // dequantize: clamp what the type cannot hold, else an error
   OnProgress on_progress{};
+  // convert: one of several processes with the same plan file, in which source and target are then.
+  std::optional<SharedRun> shared{};
 };
 
 struct ConvertCheckpointResult {
@@ -27,6 +31,10 @@ struct ConvertCheckpointResult {
   bool was_complete = false;                 // with resume: an earlier call had finished
   std::vector<std::string> written_again{};  // then: missing non-weight files that were rewritten
   std::vector<std::string> notes;            // what the user should know
+  // One of several processes with a plan: another wrote what is written last, and how many files
+  // this one wrote.
+  bool finished_by_another = false;
+  std::int64_t files_written = 0, files_taken_over = 0;
 };
 
 }  // namespace octavo

@@ -14,10 +14,12 @@
 #include "octavo/checkpoint/verify/architecture_internal.h"
 #include "octavo/pipeline/plan/choose_recipe_internal.h"
 #include "octavo/pipeline/plan/gguf_plan_internal.h"
+#include "octavo/pipeline/plan/measured_format_internal.h"
 #include "octavo/pipeline/plan/name_patterns_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
+#include "octavo/report/choose_format.h"
 
 namespace octavo {
 namespace {
@@ -175,10 +177,25 @@ class Planning {
                      .source = type->dtype,
                      .scaling = scaling_of(decision.recipe)};
     action.scaling = working_scaling(action.weight.scaling, options_);
+    const bool fixed = decision.recipe.find(':') != std::string::npos;
+    if (options_.format == kMeasuredFormat && !fixed && action.weight.scaling.format == e4m3fn)
+      choose_format(action);
     if (rank == 3) return plan_stack(action, decision.actions);
     std::string why = why_not(options_.target, action.weight);
     if (why.empty()) decision.actions.push_back(std::move(action));
     return why;
+  }
+
+  // For the format `auto`. A target that holds E4M3 alone leaves nothing to choose.
+  void choose_format(TensorAction& action) const {
+    QuantizedWeight other = action.weight;
+    other.scaling.format = e5m2;
+    if (why_not(options_.target, action.weight).empty() && !why_not(options_.target, other).empty())
+      fail(ErrorCode::unsupported, kOp, "option format: ", kMeasuredFormat,
+           " chooses between e4m3fn and e5m2, and target ", name_of(options_.target),
+           " holds FP8 of e4m3fn alone; leave it out, or choose target octavo, or comfyui with "
+           "recipe fp8");
+    action.weight.scaling.format = action.scaling.format = measured_format(source_, action);
   }
 
   // An expert stack: kept where the target's loaders take stacks, else split into one weight per
@@ -348,6 +365,10 @@ std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
 }
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
+  check(!source.is_decoded() || !options.recipe.empty(), ErrorCode::invalid_argument, kOp, "'",
+        shown(source.path(), 200),
+        "' is quantized already; name the recipe that it is to have instead (option recipe), or "
+        "convert it");
   refuse_quantized(source);
   refuse_contradictions(source, options.target);
   return choose_recipe(source, options, [&](const QuantizePlanOptions& with_recipe) {

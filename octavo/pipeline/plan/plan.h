@@ -24,7 +24,9 @@ struct QuantizePlanOptions {
   // Overrides of the recipe, where given; applied to every recipe they fit. The rule of mxfp4 is
   // `even` unless scale_rule or a peer's arith overrides it: its rounding saturates the largest of
   // few codes and has a smaller error on the rest (docs/numerics/scales.md).
-  std::string format{}, scale_rule{}, arith{}, scale_policy{}, scale_format{};
+  // tile: "1x64", or "64" in the form of the recipe's own (parse_block). The format "auto": e4m3fn
+  // or e5m2, for each tensor the one with the smaller squared error.
+  std::string format{}, tile{}, scale_rule{}, arith{}, scale_policy{}, scale_format{};
   // Regular expressions (base/pattern/pattern.h), searched anywhere in tensor names. `include`:
   // quantizes exactly the tensors that match, whatever their role; one without a match is an error.
   // `exclude`: matching tensors stay unquantized. recipe_for: the first match decides: a preset, or

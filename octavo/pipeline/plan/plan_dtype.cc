@@ -17,7 +17,7 @@ std::string plan_dtype(const CheckpointReader& source, QuantizePlan& plan) {
   const auto first =
       std::find_if(plan.actions.begin(), plan.actions.end(), [](const TensorAction& action) {
         const auto scheme = action.quantize ? scheme_of(action.weight.scaling) : std::nullopt;
-        return scheme && !is_fp8(*scheme);
+        return scheme && !has_float_scales(*scheme);
       });
   if (first == plan.actions.end()) return "";
   const std::string declared(declared_dtype(source.config()));

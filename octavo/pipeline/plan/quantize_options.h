@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "octavo/base/progress.h"
 #include "octavo/pipeline/plan/plan.h"
+#include "octavo/pipeline/plan/shared_run.h"
 
 namespace octavo {
 
@@ -16,6 +18,11 @@ struct QuantizeCheckpointOptions {
   bool measure = true;                      // compute error metrics for the report
   bool follow_links = false;                // links out of the source's folder, too
   OnProgress on_progress{};
+  // Delete each shard of the source when all that is made of it is finished and was read back. Not
+  // of one of several processes, nor of one file.
+  bool delete_source = false;
+  // One of several processes with the same plan file, in which `plan` is then.
+  std::optional<SharedRun> shared{};
   bool every_row_block = false;  // call on_progress after every row block, not a few times a second
 };
 

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
+#include "octavo/report/choose_format.h"
 
 namespace octavo {
 
@@ -22,8 +23,14 @@ Scaling recipe_scaling(const std::string& recipe, const QuantizePlanOptions& opt
       to.scale.rule = ScaleRule::f32;
     });
   if (!options.format.empty() && recipe.find(':') == std::string::npos)
-    changes.emplace_back(
-        [&](Scaling& to) { to.format = preset(recipe + ":" + options.format).format; });
+    changes.emplace_back([&](Scaling& to) {
+      // `auto` is decided where values are read; here the recipe must have both formats.
+      const bool later = options.format == kMeasuredFormat;
+      const Scaling changed = preset(recipe + ":" + (later ? "e5m2" : options.format));
+      if (!later) to.format = changed.format;
+    });
+  if (!options.tile.empty())
+    changes.emplace_back([&](Scaling& to) { to.tile = parse_block(options.tile, to.tile); });
   if (!options.scale_format.empty())
     changes.emplace_back([&](Scaling& to) {
       to.scale.format = parse_scale_format(options.scale_format);

@@ -10,13 +10,20 @@ namespace {
 // Row size for copying tensors that have no rows of their own.
 constexpr std::int64_t kCopyRowBytes = 4096;
 
-std::int64_t rows_of_row_block(const QuantizePlan& plan, const TensorAction& action,
-                               const RowLayout& layout) {
+std::int64_t rows_of_row_block(const CheckpointReader& source, const QuantizePlan& plan,
+                               const TensorAction& action, const RowLayout& layout) {
   const std::int64_t wanted = std::max<std::int64_t>(1, kRowBlockBytes / layout.row_bytes);
-  if (!action.quantize && !action.found) return wanted;
+  if (!action.quantize && !action.found) {
+    const std::int64_t together = source.rows_together(source.tensors()[action.tensor]);
+    return std::max<std::int64_t>(1, wanted / together) * together;
+  }
   // Converted weights need row blocks that are aligned in both dialects.
   std::int64_t unit = 1;
   if (action.quantize) unit = std::max(unit, row_block_rows(plan.options.target, action.weight));
+  // One that is decoded as it is read is read in blocks of its own. Parts of a stack may begin
+  // anywhere in them.
+  if (!action.found && action.part.matrix < 0)
+    unit = std::lcm(unit, source.rows_together(source.tensors()[action.tensor]));
   if (action.found)
     unit = std::lcm(unit, row_block_rows(plan.source_dialect, action.found->weight));
   const Shape& shape = action.weight.shape;
@@ -54,6 +61,21 @@ void spread_copies(const CheckpointReader& source, const QuantizePlan& plan,
   }
 }
 
+// Of the actions of a file.
+void add_row_blocks(const CheckpointReader& source, const QuantizePlan& plan,
+                    const std::vector<std::size_t>& actions, std::vector<RowBlock>& row_blocks) {
+  const auto begin = static_cast<std::ptrdiff_t>(row_blocks.size());
+  for (const std::size_t i : actions) {
+    const TensorAction& action = plan.actions[i];
+    const RowLayout layout = row_layout(source, action);
+    const std::int64_t step = rows_of_row_block(source, plan, action, layout);
+    std::size_t ordinal = 0;
+    for (std::int64_t row = 0; row < layout.rows; row += step)
+      row_blocks.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
+  }
+  spread_copies(source, plan, row_blocks.begin() + begin, row_blocks.end());
+}
+
 }  // namespace
 
 RowLayout row_layout(const CheckpointReader& source, const TensorAction& action) {
@@ -78,29 +100,21 @@ RowLayout row_layout(const CheckpointReader& source, const TensorAction& action)
 }
 
 std::vector<RowBlock> split_row_blocks(const CheckpointReader& source, const QuantizePlan& plan) {
-  std::vector<std::size_t> order(plan.actions.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return plan.actions[a].file < plan.actions[b].file;
-  });
+  std::vector<std::vector<std::size_t>> actions(plan.files.size());
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) actions[plan.actions[i].file].push_back(i);
   std::vector<RowBlock> row_blocks;
-  std::size_t file_begin = 0;
-  for (const std::size_t i : order) {
-    const TensorAction& action = plan.actions[i];
-    if (file_begin < row_blocks.size() &&
-        plan.actions[row_blocks[file_begin].action].file != action.file) {
-      spread_copies(source, plan, row_blocks.begin() + static_cast<std::ptrdiff_t>(file_begin),
-                    row_blocks.end());
-      file_begin = row_blocks.size();
-    }
-    const RowLayout layout = row_layout(source, action);
-    const std::int64_t step = rows_of_row_block(plan, action, layout);
-    std::size_t ordinal = 0;
-    for (std::int64_t row = 0; row < layout.rows; row += step)
-      row_blocks.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
-  }
-  spread_copies(source, plan, row_blocks.begin() + static_cast<std::ptrdiff_t>(file_begin),
-                row_blocks.end());
+  for (const std::vector<std::size_t>& of_file : actions)
+    add_row_blocks(source, plan, of_file, row_blocks);
+  return row_blocks;
+}
+
+std::vector<RowBlock> split_row_blocks(const CheckpointReader& source, const QuantizePlan& plan,
+                                       std::size_t file) {
+  std::vector<std::size_t> actions;
+  for (std::size_t i = 0; i < plan.actions.size(); ++i)
+    if (plan.actions[i].file == file) actions.push_back(i);
+  std::vector<RowBlock> row_blocks;
+  add_row_blocks(source, plan, actions, row_blocks);
   return row_blocks;
 }
 

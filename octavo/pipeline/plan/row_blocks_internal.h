@@ -31,6 +31,9 @@ struct RowLayout {
 // Ordered by file, then by action; copied tensors are interleaved with quantized ones.
 [[nodiscard]] std::vector<RowBlock> split_row_blocks(const CheckpointReader& source,
                                                      const QuantizePlan& plan);
+// Those of one file.
+[[nodiscard]] std::vector<RowBlock> split_row_blocks(const CheckpointReader& source,
+                                                     const QuantizePlan& plan, std::size_t file);
 
 // The maximum memory that a thread needs at once for any of them: windows, codes, and packed bytes.
 [[nodiscard]] std::uint64_t row_block_memory(const CheckpointReader& source,

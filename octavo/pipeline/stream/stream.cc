@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "octavo/base/error.h"
 #include "octavo/base/row_hash_internal.h"
-#include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
+#include "octavo/pipeline/stream/amaxes_internal.h"
 #include "octavo/pipeline/stream/decoded_values_internal.h"
 #include "octavo/pipeline/stream/recast_internal.h"
 #include "octavo/pipeline/stream/stream_files_internal.h"
@@ -16,7 +17,6 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "quantize";
-constexpr std::uint64_t kLeastMemory = 16ULL << 20;
 // Histograms sample the rows of a large tensor.
 constexpr std::int64_t kCountedValues = 1 << 16, kFewestRows = 128;
 std::int64_t histogram_every(const TensorAction& action) {
@@ -43,12 +43,13 @@ class Streaming {
         plan_(plan),
         options_(options),
         nowhere_(destination.is_nowhere()),
+        share_(destination.share),
         results_(plan.actions.size()),
         files_(source, plan, options, destination, results_),
-        amaxes_(plan.actions.size(), 0.0F),
+        amaxes_(source, plan),
         row_blocks_of_(plan.actions.size(), 0),
         row_blocks_done_(plan.actions.size(), 0) {
-    for (const RowBlock& row_block : split_row_blocks(source, plan)) {
+    for (const RowBlock& row_block : all_row_blocks()) {
       const std::size_t file = plan.actions[row_block.action].file;
       if (files_.is_finished(file)) continue;
       if (nowhere_ && !plan.actions[row_block.action].quantize) continue;  // not measured
@@ -64,14 +65,14 @@ class Streaming {
     std::uint64_t bytes = 0;
     for (const RowBlock& row_block : row_blocks_) bytes += bytes_of(row_block);
     for (const RowBlock& row_block : amax_row_blocks_) bytes += looked_at(row_block);
-    const int threads = threads_within_memory();
+    const int threads = threads_within_memory(source_, plan_, options_, row_blocks_);
     workspaces_.resize(static_cast<std::size_t>(threads));
     WorkLoop loop(threads, bytes, options_.on_progress, options_.every_row_block);
     loop.run(amax_row_blocks_.size(), [&](int thread, std::size_t i) {
-      find_amax(workspaces_[static_cast<std::size_t>(thread)], amax_row_blocks_[i]);
+      amaxes_.look_at(workspaces_[static_cast<std::size_t>(thread)].window, amax_row_blocks_[i]);
       loop.advance(looked_at(amax_row_blocks_[i]), name_of_action(amax_row_blocks_[i]));
     });
-    share_amaxes();
+    amaxes_.share(share_ != nullptr ? share_->group_amaxes : nullptr);
     files_.finish_empty();
     loop.run(row_blocks_.size(), [&](int thread, std::size_t i) {
       process_row_block(workspaces_[static_cast<std::size_t>(thread)], row_blocks_[i]);
@@ -99,56 +100,31 @@ class Streaming {
     return bytes_of(row_block) / 4;
   }
 
+  [[nodiscard]] std::vector<RowBlock> all_row_blocks() const {
+    return share_ != nullptr ? split_row_blocks(source_, plan_, share_->file)
+                             : split_row_blocks(source_, plan_);
+  }
+
+  // Its amax is known: of all members of a group whose others are in other files.
+  [[nodiscard]] bool is_given(int group) const {
+    return share_ != nullptr && group >= 0 &&
+           !std::isnan((*share_->group_amaxes)[static_cast<std::size_t>(group)]);
+  }
+
   // The amax pass reads all members of a group, also those of finished files: their codes came from
   // the amax of all.
   void find_amax_row_blocks() {
     std::vector<bool> wanted_group(static_cast<std::size_t>(plan_.groups), false);
     for (const RowBlock& row_block : row_blocks_)
-      if (action_of(row_block).group >= 0)
-        wanted_group[static_cast<std::size_t>(action_of(row_block).group)] = true;
-    for (const RowBlock& row_block : split_row_blocks(source_, plan_)) {
+      if (const int group = action_of(row_block).group; group >= 0 && !is_given(group))
+        wanted_group[static_cast<std::size_t>(group)] = true;
+    for (const RowBlock& row_block : all_row_blocks()) {
       const TensorAction& action = action_of(row_block);
-      if (!action.quantize || action.found || !has_tensor_scale(action.scaling)) continue;
+      if (!needs_amax(action)) continue;
       const bool wanted = action.group >= 0 ? wanted_group[static_cast<std::size_t>(action.group)]
                                             : !files_.is_finished(action.file);
       if (wanted) amax_row_blocks_.push_back(row_block);
     }
-  }
-
-  [[nodiscard]] int threads_within_memory() const {
-    check(options_.max_memory >= kLeastMemory, ErrorCode::invalid_argument, kOp,
-          "got max_memory = ", options_.max_memory, "; expected at least ", kLeastMemory);
-    check(options_.threads >= 0 && options_.threads <= kMaxThreads, ErrorCode::invalid_argument,
-          kOp, "got threads = ", options_.threads, "; expected 0 (all) to ", kMaxThreads);
-    const int wanted = options_.threads == 0 ? available_threads() : options_.threads;
-    const std::uint64_t each =
-        std::max<std::uint64_t>(1, row_block_memory(source_, plan_, row_blocks_));
-    const std::uint64_t fit =
-        (options_.max_memory - write_behind_memory(options_.max_memory)) / each;
-    check(fit > 0, ErrorCode::invalid_argument, kOp, "a row block needs ", each,
-          " bytes and max_memory is ", options_.max_memory, "; raise it");
-    return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(wanted)));
-  }
-
-  void find_amax(Workspace& work, const RowBlock& row_block) {
-    const TensorAction& action = action_of(row_block);
-    const View values = work.window.read_values(source_, action, row_block);
-    NonFiniteFound ignored;  // counted in the quantizing pass
-    const float amax =
-        checked_amax(values, source_, action, row_block, plan_.options.clamp_non_finite, ignored);
-    const std::lock_guard lock(merging_);
-    amaxes_[row_block.action] = std::max(amaxes_[row_block.action], amax);
-  }
-
-  void share_amaxes() {
-    std::vector<float> group(static_cast<std::size_t>(plan_.groups), 0.0F);
-    for (std::size_t i = 0; i < plan_.actions.size(); ++i)
-      if (const int g = plan_.actions[i].group; g >= 0)
-        group[static_cast<std::size_t>(g)] =
-            std::max(group[static_cast<std::size_t>(g)], amaxes_[i]);
-    for (std::size_t i = 0; i < plan_.actions.size(); ++i)
-      if (const int g = plan_.actions[i].group; g >= 0)
-        amaxes_[i] = group[static_cast<std::size_t>(g)];
   }
 
   void process_row_block(Workspace& work, const RowBlock& row_block) {
@@ -232,7 +208,7 @@ class Streaming {
     if (!same_memory(work.row_block, values.shape, action.scaling))
       work.row_block = make_quantized(values.shape, values.dtype, action.scaling);
     QuantizeOptions options{.threads = 1};
-    const float amax = amaxes_[row_block.action];
+    const float amax = amaxes_.of(row_block.action);
     if (has_tensor_scale(action.scaling)) options.given_amax = &amax;
     quantize_into(values, work.row_block, options);
     RowBlockError error;
@@ -283,9 +259,10 @@ class Streaming {
   const QuantizePlan& plan_;
   const QuantizeCheckpointOptions& options_;
   bool nowhere_;
+  const FileShare* share_;  // null: all files
   std::vector<ActionResult> results_;
   StreamFiles files_;
-  std::vector<float> amaxes_;
+  Amaxes amaxes_;
   std::vector<std::uint32_t> row_blocks_of_, row_blocks_done_;  // per action
   std::vector<RowBlock> row_blocks_, amax_row_blocks_;
   std::vector<Workspace> workspaces_;

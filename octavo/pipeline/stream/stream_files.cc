@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <numeric>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/base/file/permissions.h"
+#include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/gguf/gguf_writer.h"
+#include "octavo/pipeline/stream/source_deletion_internal.h"
 
 namespace octavo {
 namespace {
@@ -16,6 +20,7 @@ constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMaxWriteBehind = 32ULL << 20;
 // Weights are readable for no more people than the source's are; their owner reads and writes them.
 constexpr unsigned kOwner = 0600;
+constexpr std::uint64_t kLeastMemory = 16ULL << 20;
 
 }  // namespace
 
@@ -54,44 +59,69 @@ StreamFiles::StreamFiles(const CheckpointReader& source, const QuantizePlan& pla
 }
 
 void StreamFiles::take_up_finished() {
-  if (destination_.folder == nullptr) return;
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    const Json& kept = destination_.folder->finished(plan_.files[i]);
-    const std::vector<Json>& actions = kept["tensors"].elements();
-    if (kept.is_null() || actions.size() != files_[i].actions.size()) continue;
-    files_[i].finished = true;
-    for (std::size_t k = 0; k < actions.size(); ++k) {
-      ActionResult& result = results_[files_[i].actions[k]];
-      result.content =
-          std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
-      result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
-      if (actions[k].has("error"))
-        result.error = TensorError::restored(actions[k]["error"].string_or(""));
-    }
-  }
+  if (destination_.folder == nullptr || destination_.share != nullptr) return;
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    files_[i].finished =
+        restore_results(destination_.folder->finished(plan_.files[i]), files_[i].actions, results_);
+  if (destination_.deletion == nullptr) return;
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (files_[i].finished) destination_.deletion->file_was_finished(i);
 }
 
-Json StreamFiles::kept_of(std::size_t action) const {
-  const ActionResult& result = results_[action];
+bool restore_results(const Json& kept, const std::vector<std::size_t>& actions,
+                     std::vector<ActionResult>& results) {
+  const std::vector<Json>& tensors = kept["tensors"].elements();
+  if (kept.is_null() || tensors.size() != actions.size()) return false;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    ActionResult& result = results[actions[k]];
+    result.content =
+        std::strtoull(std::string(tensors[k]["content"].string_or("0")).c_str(), nullptr, 16);
+    result.found = {tensors[k]["nan"].integer_or(0), tensors[k]["inf"].integer_or(0)};
+    if (tensors[k].has("error"))
+      result.error = TensorError::restored(tensors[k]["error"].string_or(""));
+  }
+  return true;
+}
+
+Json kept_result(const ActionResult& result, bool measured) {
   Json kept;
   kept.set("content", hex_of(result.content));
   kept.set("nan", result.found.nan);
   kept.set("inf", result.found.inf);
-  if (is_measured(plan_.actions[action], options_)) kept.set("error", result.error.kept());
+  if (measured) kept.set("error", result.error.kept());
   return kept;
+}
+
+int threads_within_memory(const CheckpointReader& source, const QuantizePlan& plan,
+                          const QuantizeCheckpointOptions& options,
+                          const std::vector<RowBlock>& row_blocks) {
+  check(options.max_memory >= kLeastMemory, ErrorCode::invalid_argument, kOp,
+        "got max_memory = ", options.max_memory, "; expected at least ", kLeastMemory);
+  check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, kOp,
+        "got threads = ", options.threads, "; expected 0 (all) to ", kMaxThreads);
+  const int wanted = options.threads == 0 ? available_threads() : options.threads;
+  const std::uint64_t each = std::max<std::uint64_t>(1, row_block_memory(source, plan, row_blocks));
+  const std::uint64_t fit = (options.max_memory - write_behind_memory(options.max_memory)) / each;
+  check(fit > 0, ErrorCode::invalid_argument, kOp, "a row block needs ", each,
+        " bytes and max_memory is ", options.max_memory, "; raise it");
+  return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(wanted)));
 }
 
 void StreamFiles::check_room() const {
   if (destination_.folder == nullptr) return;  // a single file reserves its own space
-  std::uint64_t bytes = 0;
+  std::vector<std::uint64_t> bytes(files_.size(), 0);
   for (const TensorAction& action : plan_.actions)
-    if (!files_[action.file].finished) bytes += bytes_after(action);
-  destination_.folder->check_room(bytes);
+    if (is_to_do(action.file)) bytes[action.file] += bytes_after(action);
+  // Where shards of the source make room, two files have to fit: one begins while the last row
+  // blocks of another are in progress.
+  std::sort(bytes.begin(), bytes.end(), std::greater<>());
+  if (destination_.deletion != nullptr && bytes.size() > 2) bytes.resize(2);
+  destination_.folder->check_room(std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0}));
 }
 
 void StreamFiles::finish_empty() {
   for (std::size_t i = 0; i < files_.size(); ++i)
-    if (!files_[i].finished && files_[i].row_blocks_left == 0) finish(i);
+    if (is_to_do(i) && files_[i].row_blocks_left == 0) finish(i);
 }
 
 safetensors::FileWriter& StreamFiles::writer_of(std::size_t index) {
@@ -167,10 +197,15 @@ void StreamFiles::finish(std::size_t index) {
   file.writer.reset();
   file.finished = true;
   if (is_recorded())
-    destination_.folder->note_finished(plan_.files[index], sum, file.actions.size(),
-                                       [&](std::size_t i) { return kept_of(file.actions[i]); });
+    destination_.folder->note_finished(
+        plan_.files[index], sum, file.actions.size(), [&](std::size_t i) {
+          const std::size_t action = file.actions[i];
+          return kept_result(results_[action], is_measured(plan_.actions[action], options_));
+        });
   else if (destination_.folder != nullptr)
     destination_.folder->note_written(plan_.files[index], sum);
+  if (destination_.deletion != nullptr)
+    destination_.deletion->file_is_finished(index, path_of(index), hex_of(sum));
   return_freed_memory();
 }
 

@@ -25,7 +25,7 @@ class StreamFiles {
   void check_room() const;
 
   void expect_row_block(std::size_t file) { ++files_[file].row_blocks_left; }
-  void finish_empty();  // files without row blocks
+  void finish_empty();  // files without row blocks, of this share
   // From any thread, for an expected row block.
   [[nodiscard]] safetensors::FileWriter& writer_of(std::size_t file);
   // After a row block's last write. A file's last row block finishes the file and renames it into
@@ -41,15 +41,19 @@ class StreamFiles {
   };
 
   void take_up_finished();
+  [[nodiscard]] bool is_to_do(std::size_t file) const {
+    return !files_[file].finished &&
+           (destination_.share == nullptr || destination_.share->file == file);
+  }
   void finish(std::size_t index);
-  [[nodiscard]] Json kept_of(std::size_t action) const;  // for the progress record
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open(std::size_t index) const;
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open_gguf(
       const safetensors::WriteOptions& options) const;
   [[nodiscard]] std::string path_of(std::size_t index) const;
   // A single file needs no record: when it is finished nothing is left to do.
   [[nodiscard]] bool is_recorded() const {
-    return destination_.folder != nullptr && plan_.files.size() > 1;
+    return destination_.folder != nullptr &&
+           (plan_.files.size() > 1 || destination_.share != nullptr);
   }
   void check_source() const;
 
@@ -73,6 +77,17 @@ struct PlannedFile {
 
 // The part of max_memory for write-behind buffers.
 [[nodiscard]] std::uint64_t write_behind_memory(std::uint64_t max_memory);
+
+// As many threads as are asked for, and as have room for a row block each.
+[[nodiscard]] int threads_within_memory(const CheckpointReader& source, const QuantizePlan& plan,
+                                        const QuantizeCheckpointOptions& options,
+                                        const std::vector<RowBlock>& row_blocks);
+
+// An action's result as a record keeps it, and read again. False: the record is not of these
+// actions.
+[[nodiscard]] Json kept_result(const ActionResult& result, bool measured);
+[[nodiscard]] bool restore_results(const Json& kept, const std::vector<std::size_t>& actions,
+                                   std::vector<ActionResult>& results);
 
 // True if the action's quantization error is measured.
 [[nodiscard]] bool is_measured(const TensorAction& action,

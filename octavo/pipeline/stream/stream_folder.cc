@@ -1,5 +1,8 @@
+#include <optional>
+
 #include "octavo/base/error.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
+#include "octavo/pipeline/stream/source_deletion_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
 
 namespace octavo {
@@ -26,15 +29,25 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                              const WorkIdentity& identity, const std::string& out,
                                              const MakeProvenance& provenance) {
   OutputFolder folder(out, source, identity, options.resume);
+  std::optional<SourceDeletion> deletion;
   try {
-    std::vector<ActionResult> results = stream_checkpoint(
-        source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
-    finish_folder(
-        source, plan, [&] { return provenance(results); }, folder);
+    if (options.delete_source) deletion.emplace(source, plan, out);
+    std::vector<ActionResult> results =
+        stream_checkpoint(source, plan, options,
+                          {.folder = &folder,
+                           .file = {},
+                           .source = identity.source,
+                           .deletion = deletion ? &*deletion : nullptr});
+    write_folder_files(
+        source, plan, [&] { return provenance(results); }, folder.sums(), out);
+    folder.remove_record();
+    if (deletion) deletion->folder_is_complete();
     return results;
   } catch (const Error& error) {
     // Keeps what a resume can use; removes what would only make it fail.
-    folder.abandon(error.code() != ErrorCode::io && error.code() != ErrorCode::unsupported);
+    // What was made of a deleted shard is all that there is of it.
+    const bool useless = error.code() != ErrorCode::io && error.code() != ErrorCode::unsupported;
+    folder.abandon(useless && !(deletion && deletion->has_deleted()));
     throw;
   }
 }

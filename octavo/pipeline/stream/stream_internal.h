@@ -23,12 +23,23 @@ struct ActionResult {
   std::uint64_t content = 0;  // hash of its source, see content_hash
 };
 
+// One file of a plan whose others other processes may write.
+struct FileShare {
+  std::size_t file = 0;  // index into QuantizePlan::files
+  // For each group its amax, or NaN where all its members are in this file.
+  const std::vector<float>* group_amaxes = nullptr;
+};
+
+class SourceDeletion;
+
 // The destination: a folder with a progress record, or one file of a given name, or neither: then
 // what is quantized is measured, and nothing is written.
 struct Destination {
-  OutputFolder* folder = nullptr;
+  ShardFolder* folder = nullptr;
   std::string file;
-  std::string source{};  // source_identity at opening; empty: the current one
+  std::string source{};              // source_identity at opening; empty: the current one
+  const FileShare* share = nullptr;  // of the folder's files one alone
+  SourceDeletion* deletion = nullptr;
   [[nodiscard]] bool is_nowhere() const { return folder == nullptr && file.empty(); }
 };
 

@@ -1,0 +1,230 @@
+// octavo plan: what quantize or convert would do with a checkpoint, as a file that several
+// processes divide; and how evenly they would.
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/quantize_checkpoint_options.h"
+#include "cli/command.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/formatted.h"
+#include "cli/text/input_name.h"
+#include "cli/text/number_text.h"
+#include "cli/text/option_words.h"
+#include "cli/text/output_name.h"
+#include "cli/text/suggest.h"
+#include "octavo/base/error.h"
+#include "octavo/base/file/whole_file.h"
+#include "octavo/base/json/json.h"
+#include "octavo/base/launcher.h"
+#include "octavo/checkpoint/dialect/open_values.h"
+#include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/plan/plan_file.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  octavo plan model/ -o plan.json --recipe nvfp4          what becomes of every tensor
+  octavo plan model/ --recipe nvfp4 --simulate 1,8,64     how evenly 1, 8 and 64 processes share it
+  octavo plan plan.json --simulate 16                     the same of a plan that is there
+  octavo plan fp8/ -o plan.json --convert --target modelopt
+  srun octavo quantize --plan plan.json -o out/           the work, by every process of a Slurm step
+
+Headers alone are read. Every process gets the same plan and the same output folder; see
+docs/guide/clusters.md.)";
+
+struct Arguments {
+  QuantizeArguments common;
+  CheckpointArguments checkpoint;
+  std::vector<std::string> simulate;
+  bool convert = false;
+};
+
+std::vector<int> worlds(const std::vector<std::string>& typed) {
+  std::vector<int> out;
+  for (const std::string& one : typed) {
+    int world = 0;
+    const char* const end = one.data() + one.size();
+    const auto [stop, error] = std::from_chars(one.data(), end, world);
+    if (error != std::errc{} || stop != end || world < 1 || world > kMaxWorld)
+      throw UsageError(text("[plan] --simulate: got '", cli::shown(one),
+                            "'; expected numbers of processes from 1 to ", kMaxWorld,
+                            ", as in 1,8,64"));
+    out.push_back(world);
+  }
+  return out;
+}
+
+struct Planned {
+  std::optional<CheckpointReader> source{};
+  QuantizePlan plan{};
+  std::vector<ShardWork> work{};
+};
+
+Planned planned(const Arguments& arguments) {
+  Planned out;
+  const std::string& input = arguments.common.input;
+  check_input("plan", input, "a model: a folder, a .safetensors or a .gguf file; or a plan");
+  if (input.ends_with(".json")) {
+    if (!arguments.common.output.empty() || arguments.simulate.empty())
+      throw UsageError("[plan] got a plan; expected --simulate with it, and no -o");
+    out.work = read_plan_file(input).shards;
+    return out;
+  }
+  QuantizePlanOptions options = plan_options(arguments.common, arguments.checkpoint);
+  if (options.target == Dialect::gguf)
+    throw UsageError(
+        "[plan] target gguf is one file, which processes cannot divide; octavo "
+        "quantize writes it");
+  const OtherFiles others = copied_files(arguments.checkpoint.follow_links);
+  out.source.emplace(arguments.convert ? CheckpointReader(input, others)
+                                       : open_values(input, others));
+  if (arguments.convert) {
+    ConvertCheckpointResult result;
+    out.plan = plan_conversion(*out.source, options.target, result);
+    out.plan.notes = result.notes;
+  } else {
+    try {
+      check_plan_options(options, *out.source);
+    } catch (const Error& error) {
+      throw UsageError(text("[plan] ", with_flags(reason_of(error))));
+    }
+    out.plan = plan_quantize(*out.source, options);
+  }
+  out.work = shard_work(*out.source, out.plan);
+  return out;
+}
+
+void put_plan(const Arguments& arguments, const Planned& planned, const PutPiece& put) {
+  write_plan_file(*planned.source, planned.plan,
+                  {.work = arguments.convert ? kPlanOfConvert : kPlanOfQuantize,
+                   .follow_links = arguments.checkpoint.follow_links},
+                  put);
+}
+
+Json simulated_json(const std::vector<ShardWork>& work, const std::vector<int>& of) {
+  Json out = Json::array();
+  for (const int world : of) {
+    const WorldBalance one = balance_of(work, world);
+    out.push(Json::object({{"world", world},
+                           {"files", work.size()},
+                           {"fewest_files", one.fewest_files},
+                           {"most_files", one.most_files},
+                           {"bytes", one.bytes},
+                           {"most_bytes", one.most_bytes},
+                           {"balance", one.balance()}}));
+  }
+  return Json::object({{"simulated", std::move(out)}});
+}
+
+std::string simulated_text(const std::vector<ShardWork>& work, const std::vector<int>& of) {
+  std::string out = formatted("{} to write, by bytes that are read and written\n",
+                              grouped(static_cast<std::int64_t>(work.size()), "file"));
+  out += "processes  files of each  bytes of the slowest  slowest/mean  minutes at 1 GB/s each\n";
+  for (const int world : of) {
+    const WorldBalance one = balance_of(work, world);
+    const auto most = static_cast<double>(one.most_bytes);
+    out += formatted("{:>9}  {:>13}  {:>20}  {:>12.3f}  {:>22.1f}\n", world,
+                     one.fewest_files == one.most_files
+                         ? formatted("{}", one.most_files)
+                         : formatted("{}-{}", one.fewest_files, one.most_files),
+                     bytes_text(most), one.balance(), most / 60e9);
+  }
+  return out;
+}
+
+std::string summary(const Planned& planned) {
+  ShardWork all;
+  for (const ShardWork& one : planned.work) {
+    all.bytes_read += one.bytes_read;
+    all.bytes_amax += one.bytes_amax;
+    all.bytes_shared += one.bytes_shared;
+    all.bytes_written += one.bytes_written;
+  }
+  const auto shown = [](std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  std::string out = formatted("{}: {} to read, {} to write\n",
+                              grouped(static_cast<std::int64_t>(planned.work.size()), "file"),
+                              shown(all.bytes_read), shown(all.bytes_written));
+  if (all.bytes_amax > 0)
+    out +=
+        formatted("{} of them are read twice, for scales of whole weights", shown(all.bytes_amax)) +
+        (all.bytes_shared > 0
+             ? formatted(" ({} for scales that files share)\n", shown(all.bytes_shared))
+             : "\n");
+  return out + notes_text(planned.plan.notes);
+}
+
+// A model's folder has .json files of its own, and what else lies there is copied with it.
+void check_is_outside(const std::string& model, const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(model, error)) return;
+  const fs::path there = fs::absolute(output, error).parent_path();
+  if (fs::equivalent(model, there, error))
+    throw UsageError(text("[plan] -o: '", octavo::shown(output, 200),
+                          "' is in the model's folder, whose files a plan must not replace; write "
+                          "it elsewhere"));
+}
+
+int run(const Arguments& arguments, const Globals& globals) {
+  const std::vector<int> of = worlds(arguments.simulate);
+  const std::string& output = arguments.common.output;
+  if (!output.empty()) {
+    check_ending("plan", "-o", output_name("plan", output), ".json");
+    check_is_outside(arguments.common.input, output);
+  }
+  const Planned made = planned(arguments);
+  if (!output.empty()) {
+    WholeFile file("plan", output);
+    put_plan(arguments, made,
+             [&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); });
+    file.commit();
+  }
+  if (!of.empty())
+    print(globals.json ? simulated_json(made.work, of).dump() + "\n"
+                       : simulated_text(made.work, of));
+  else if (globals.json)
+    put_plan(arguments, made, [](std::string_view piece) { print(piece); });
+  else
+    print(output.empty() && !arguments.convert ? plan_text(*made.source, made.plan)
+                                               : summary(made));
+  finish_stdout();
+  if (!output.empty()) say(formatted("wrote {}", octavo::shown(output, 400)));
+  return kGood;
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& program, Globals& globals) {
+  CLI::App* app =
+      add_subcommand(program, globals, "plan",
+                     "Plan the quantizing of a checkpoint, for processes to share", kExamples);
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option("MODEL", arguments->common.input,
+                  "A model: a folder, a .safetensors or a .gguf file; or a plan, to simulate")
+      ->required()
+      ->type_name("");
+  app->add_option("-o,--output", arguments->common.output, "Write the plan: a .json file")
+      ->type_name("FILE");
+  add_recipe_options(*app, arguments->common);
+  add_plan_options(*app, arguments->checkpoint);
+  add_non_finite_option(*app, arguments->common.non_finite,
+                        "NaN and Inf of weights: error (default), or clamp");
+  app->add_flag("--convert", arguments->convert,
+                "Of octavo convert: codes as they are, in the dialect of --target");
+  app->add_option("--simulate", arguments->simulate,
+                  "Say how evenly so many processes, separated by commas, would share the work")
+      ->type_name("N")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all();
+  return {app, [arguments, &globals] { return run(*arguments, globals); }};
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,24 @@
+// Settings of a checkpoint side by side, whatever they differ in: under compare_recipes and
+// sweep_checkpoint.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "octavo/pipeline/plan/quantize_options.h"
+#include "octavo/report/recipe_comparison.h"
+
+namespace octavo {
+
+struct NamedSetting {
+  std::string name;  // RecipeOutcome::recipe
+  QuantizePlanOptions plan;
+};
+
+// Of `options`, plan and measure do not count. A setting that the target cannot hold says why;
+// where that is so of all of them, the first reason is thrown.
+[[nodiscard]] RecipeComparison compare_settings(const std::string& source,
+                                                const std::vector<NamedSetting>& settings,
+                                                const QuantizeCheckpointOptions& options);
+
+}  // namespace octavo

@@ -1,0 +1,20 @@
+// The record of a run: what all processes that share a folder must agree on, in the file run.json
+// of its work folder. The first one makes it, under the one name that there is (O_EXCL), so that of
+// two different runs that begin at once one alone goes on.
+#pragma once
+
+#include <string>
+
+#include "octavo/base/json/json.h"
+
+namespace octavo {
+
+// Has a run begun in this work folder?
+[[nodiscard]] bool has_run(const std::string& work);
+
+// Begins the run, or joins it. `folder` is the output folder, for messages. Throws Error(io) where
+// another run has begun: with another "plan", "sample" or "measure", or, unless `resume` says that
+// none of its processes is left, with another "world" or "takeover_after".
+void join_run(const std::string& folder, const std::string& work, const Json& run, bool resume);
+
+}  // namespace octavo

@@ -1,0 +1,30 @@
+#include "octavo/base/error.h"
+#include "octavo/pipeline/plan/output_files_internal.h"
+#include "octavo/pipeline/plan/source_fingerprint_internal.h"
+#include "octavo/pipeline/shared_plan_internal.h"
+
+namespace octavo {
+
+SharedPlan::SharedPlan(std::string_view op, const SharedRun& shared, std::string_view work,
+                       const std::string& out)
+    : path_(shared.plan) {
+  check_shared_run(shared);
+  file_ = read_plan_file(path_);
+  check(file_.work == work, ErrorCode::invalid_argument, op, "'", shown(path_, 200),
+        "' is a plan to ", file_.work, "; use that command, or make another plan (octavo plan)");
+  check(!is_one_file(out), ErrorCode::invalid_argument, op, "'", shown(out, 200),
+        "' is one file, which several processes cannot divide; give the name of a folder");
+}
+
+void SharedPlan::check_source(const CheckpointReader& source) const {
+  check_plan_source(file_, path_, source);
+}
+
+SharedIdentity SharedPlan::identity(const CheckpointReader& source, const QuantizePlan& plan,
+                                    bool measure) const {
+  return {.plan = check_plan_file(path_, file_, source, plan),
+          .sample = source_sample(source),
+          .measure = measure};
+}
+
+}  // namespace octavo

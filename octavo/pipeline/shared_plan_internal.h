@@ -1,0 +1,33 @@
+// SharedPlan: the plan file of a process that is one of several, checked step by step: the file,
+// the source it was made of, and that it says what octavo plans.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "octavo/pipeline/output/shared_folder_internal.h"
+#include "octavo/pipeline/plan/plan_file.h"
+
+namespace octavo {
+
+class SharedPlan {
+ public:
+  // Throws Error where the plan is of other work than `work`, or `out` cannot be shared.
+  SharedPlan(std::string_view op, const SharedRun& shared, std::string_view work,
+             const std::string& out);
+
+  [[nodiscard]] const PlanFile& file() const { return file_; }
+  // Where the source is: as given, or as the plan says.
+  [[nodiscard]] std::string model(const std::string& given) const {
+    return given.empty() ? file_.model : given;
+  }
+  void check_source(const CheckpointReader& source) const;
+  [[nodiscard]] SharedIdentity identity(const CheckpointReader& source, const QuantizePlan& plan,
+                                        bool measure) const;
+
+ private:
+  std::string path_;
+  PlanFile file_;
+};
+
+}  // namespace octavo

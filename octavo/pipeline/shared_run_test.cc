@@ -1,0 +1,155 @@
+// Processes that do not fit together, and a folder that is no place for them: one clear error.
+#include "octavo/pipeline/plan/shared_run.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/shared_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+class SharedRunTest : public SharedTest {
+ protected:
+  // Begins the work and stops after some row blocks.
+  void begin(int row_blocks = 6) const {
+    QuantizeCheckpointOptions options = sharing(0, 2);
+    int calls = 0;
+    options.every_row_block = true;
+    options.on_progress = [&](const Progress&) { return calls++ < row_blocks; };
+    (void)message_of([&] { (void)share(options); }, ErrorCode::unsupported);
+  }
+};
+
+TEST_F(SharedRunTest, RanksAndTimesOutOfRange) {
+  write_model();
+  plan(recipe("fp8"));
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, sharing(2, 2)), "0 to 1"));
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, sharing(-1, 2)), "rank -1"));
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, sharing(0, 0)), "world of 0"));
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, sharing(0, 1, 0)), "takeover_after"));
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, sharing(0, 1), "x.safetensors"), "folder"));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+}
+
+TEST_F(SharedRunTest, OtherWorldsPlansAndSourcesAreRefused) {
+  write_model();
+  plan(recipe("fp8"));
+  begin();
+  ASSERT_TRUE(std::filesystem::exists(path("out/octavo-work")));
+  const auto before = contents_of(path("out/octavo-work"));
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 3)), "world 2"));
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 2, 7)), "takeover_after 20"));
+  plan(recipe("nvfp4"), "other.json");
+  QuantizeCheckpointOptions other = sharing(0, 2);
+  other.shared->plan = path("other.json");
+  EXPECT_TRUE(has(refused(ErrorCode::io, other), "another plan"));
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, recipe("fp8")), "share a plan"));
+  EXPECT_EQ(contents_of(path("out/octavo-work")), before);
+  // Another world goes on where it is said that nobody is left.
+  QuantizeCheckpointOptions again = sharing(0, 3);
+  again.resume = true;
+  EXPECT_FALSE(share(again).finished_by_another);
+  EXPECT_EQ(contents_of(path("out")), alone(recipe("fp8")));
+}
+
+// The same headers with other values.
+TEST_F(SharedRunTest, AModelThatWasTrainedOnIsRefused) {
+  write_model();
+  plan(recipe("fp8"));
+  begin();
+  for (const char* const name :
+       {"model/model-00001-of-00002.safetensors", "model/model-00002-of-00002.safetensors"}) {
+    std::string content = content_of(path(name));
+    for (std::size_t i = content.size() / 2; i < content.size(); i += 2) content[i] ^= 1;
+    save(name, content);
+  }
+  // Some tensor's beginning is in the changed half, or it is not sampled: of 1280 x 256 it is.
+  std::string content = content_of(path("model/model-00001-of-00002.safetensors"));
+  const CheckpointReader source(path("model"));
+  for (const char* const name :
+       {"model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
+        "model.layers.0.mlp.down_proj.weight"}) {
+    const auto& entry = *source.at(name).entry;
+    content[source.files()[0].header().data_begin + entry.begin] ^= 1;
+  }
+  save("model/model-00001-of-00002.safetensors", content);
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(1, 2)), "other values"));
+}
+
+TEST_F(SharedRunTest, AFolderWithOtherFilesIsRefused) {
+  write_model();
+  plan(recipe("fp8"));
+  save("out/notes.txt", "mine");
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1)), "not empty"));
+  EXPECT_EQ(contents_of(path("out")).size(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(path("out/octavo-work")));
+  save("half/octavo-progress.json", "{}");
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1), "half"), "without a plan"));
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1), "model"), "where the source is"));
+  std::filesystem::create_directory(path("linked"));
+  std::filesystem::create_symlink("/tmp", path("linked/octavo-work"));
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1), "linked"), "link"));
+}
+
+TEST_F(SharedRunTest, AFolderThatCannotBeWrittenOrVanishes) {
+  write_model();
+  plan(recipe("fp8"));
+  if (geteuid() != 0) {
+    std::filesystem::create_directory(path("read"));
+    std::filesystem::permissions(
+        path("read"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1), "read"), "may write"));
+    std::filesystem::permissions(path("read"), std::filesystem::perms::owner_all);
+  }
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1), "plan.json"), "could not make"));
+  QuantizeCheckpointOptions options = sharing(0, 2);
+  options.every_row_block = true;
+  int calls = 0;
+  options.on_progress = [&](const Progress&) {
+    if (calls++ == 5) std::filesystem::remove_all(path("out"));
+    return true;
+  };
+  EXPECT_NE(refused(ErrorCode::io, options), "");
+  EXPECT_FALSE(std::filesystem::exists(path("out/config.json")));
+}
+
+// A file that was damaged after it was finished is written again by the last process.
+TEST_F(SharedRunTest, ADamagedFileIsWrittenAgain) {
+  write_model();
+  const auto whole = alone(recipe("fp8"));
+  plan(recipe("fp8"));
+  begin(30);
+  std::string damaged;
+  for (const auto& [name, content] : contents_of(path("out")))
+    if (name.ends_with(".safetensors")) damaged = name;
+  ASSERT_NE(damaged, "");
+  std::filesystem::resize_file(path("out/" + damaged), 100);
+  (void)share(sharing(1, 2));
+  EXPECT_EQ(contents_of(path("out")), whole);
+}
+
+TEST_F(SharedRunTest, ConvertsByAPlan) {
+  write_model();
+  QuantizeCheckpointOptions nvfp4 = recipe("nvfp4");
+  nvfp4.plan.shard_bytes = 250'000;
+  (void)run("ct", nvfp4);
+  (void)convert_checkpoint(path("ct"), path("alone"), Dialect::modelopt);
+  const CheckpointReader source(path("ct"));
+  ConvertCheckpointResult planned;
+  std::string content;
+  write_plan_file(source, plan_conversion(source, Dialect::modelopt, planned),
+                  {.work = kPlanOfConvert}, [&](std::string_view piece) { content += piece; });
+  save("convert.json", content);
+  ConvertCheckpointOptions options;
+  options.shared = SharedRun{path("convert.json"), 1, 2};
+  const auto result = convert_checkpoint("", path("out"), Dialect::octavo, options);
+  EXPECT_FALSE(result.finished_by_another);
+  EXPECT_GT(result.files_written, 2);
+  EXPECT_EQ(contents_of(path("out")), contents_of(path("alone")));
+  EXPECT_TRUE(convert_checkpoint("", path("out"), Dialect::octavo, options).was_complete);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,150 @@
+"""--delete-source-shards: files of the source go when what is made of them is finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
+
+WORDS = ("--recipe", "nvfp4", "--threads", 1)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def weights(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.safetensors"))
+
+
+@pytest.fixture
+def model(octavo) -> Path:
+    """Shards that follow each other: what shares a scale lies together."""
+    tensors = tiny_model.llama_weights(layers=12)
+    names = list(tensors)
+    folder = tiny_model.llama(octavo.folder / "model", tensors)
+    (folder / "model.safetensors").unlink()
+    where = {}
+    for i in range(6):
+        part = names[i * len(names) // 6 : (i + 1) * len(names) // 6]
+        file = f"model-{i + 1:05}-of-00006.safetensors"
+        tiny_model.write(folder / file, {name: tensors[name] for name in part})
+        where |= dict.fromkeys(part, file)
+    total = sum(array.nbytes for array in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": where}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.fixture
+def whole(octavo, model) -> dict[str, bytes]:
+    octavo.good("quantize", "model", "-o", "whole", *WORDS)
+    return contents(octavo.folder / "whole")
+
+
+def test_weights_are_gone_and_the_rest_is_there(octavo, model, whole):
+    octavo.good("quantize", "model", "-o", "out", *WORDS, "--delete-source-shards")
+    assert contents(octavo.folder / "out") == whole
+    assert not (octavo.folder / "out" / "octavo-source").exists()
+    assert weights(model) == []
+    assert (model / "config.json").exists() and (model / "tokenizer.json").exists()
+
+
+def test_killed_in_the_middle(octavo, model, whole):
+    """Whatever is left of source and output: the same command with --resume ends with the same
+    bytes, and between them all values are there at any time."""
+    words = [octavo.path, "quantize", "model", "-o", "out", *map(str, WORDS)]
+    words += ["--delete-source-shards", "--resume"]
+    out, kills = octavo.folder / "out", 0
+    all_weights = weights(model)
+    for round in range(40):
+        before = len(weights(model))
+        running = subprocess.Popen(
+            words,
+            cwd=octavo.folder,
+            env=octavo.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        # Once a shard went, or a little later.
+        deadline = time.monotonic() + 60
+        while running.poll() is None and len(weights(model)) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(0.002 * (round % 3))
+        running.send_signal(signal.SIGKILL)
+        said = running.communicate()[1]
+        if running.returncode != -signal.SIGKILL:
+            assert running.returncode == 0, said
+            break
+        kills += 1
+        if (out / "config.json").exists():
+            break  # killed as it deleted the last ones
+        for name in set(all_weights) - set(weights(model)):
+            assert (out / "octavo-source" / name).exists()
+    assert kills >= 2
+    assert contents(out) == whole
+
+
+def test_refused_where_it_would_lose_more(octavo, model):
+    words = ("quantize", "model", "-o", "out", *WORDS, "--delete-source-shards")
+    shard = model / "model-00003-of-00006.safetensors"
+    octavo("quantize", "model", "-o", "out.safetensors", *WORDS, words[-1]).refused(
+        1, "one process"
+    )
+    octavo(*words, "--compare", "nvfp4,mxfp8").refused(2, "--compare")
+    octavo.good("plan", "model", "-o", "plan.json", *WORDS[:2])
+    shared = ("quantize", "--plan", "plan.json", "-o", "out", words[-1])
+    octavo(*shared).refused(1, "--delete-source-shards", "one process")
+    other = octavo.folder / "other.safetensors"
+    other.hardlink_to(shard)
+    octavo(*words).refused(1, "hard link")
+    other.unlink()
+    shutil.move(shard, other)
+    shard.symlink_to(other)
+    octavo(*words, "--follow-links").refused(1, "link")
+    assert other.exists() and len(weights(model)) == 6
+    assert not (octavo.folder / "out").exists()
+
+
+def test_refused_where_no_loader_loads_it(octavo, model):
+    """NVFP4 of matrices with 24 columns, say: unverified, so nothing is deleted."""
+    words = ("--recipe", "mxfp6", "--target", "modelopt")
+    planned = octavo("quantize", "model", "-o", "out", *words, "--delete-source-shards")
+    assert planned.code != 0 and len(weights(model)) == 6
+
+
+def test_an_output_that_changed_is_an_error(octavo, model):
+    """The values of a deleted shard are in the output alone: one that was damaged is said."""
+    words = [octavo.path, "quantize", "model", "-o", "out", *map(str, WORDS)]
+    running = subprocess.Popen(
+        [*words, "--delete-source-shards"],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while len(weights(model)) == 6:
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    running.kill()
+    running.wait()
+    out = octavo.folder / "out"
+    if (out / "config.json").exists():
+        pytest.skip("it was done before it could be killed")
+    gone = next(name for name in sorted(p.name for p in (out / "octavo-source").iterdir()))
+    content = bytearray((out / gone).read_bytes())
+    content[-1] ^= 1
+    (out / gone).write_bytes(content)
+    again = octavo(*words[1:], "--delete-source-shards", "--resume")
+    again.refused(1, "was deleted as asked", "--delete-source-shards")

@@ -1,0 +1,315 @@
+"""octavo plan, and processes that share one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
+
+SHARDED = ("--recipe", "nvfp4", "--shard-size", "200K")
+
+
+@pytest.fixture
+def model(octavo) -> Path:
+    return tiny_model.llama(octavo.folder / "model", shards=3)
+
+
+@pytest.fixture
+def plan(octavo, model) -> Path:
+    result = octavo.good("plan", "model", "-o", "plan.json", *SHARDED)
+    assert "to read" in result.out and "wrote plan.json" in result.err
+    return octavo.folder / "plan.json"
+
+
+@pytest.fixture
+def whole(octavo, model) -> dict[str, bytes]:
+    octavo.good("quantize", "model", "-o", "whole", *SHARDED)
+    return contents(octavo.folder / "whole")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def started(octavo, *arguments: object, env: dict[str, str] | None = None, **more):
+    return subprocess.Popen(
+        [octavo.path, *map(str, arguments)],
+        cwd=octavo.folder,
+        env=octavo.environment(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+def shared(octavo, rank: int, world: int, *more: object, **options):
+    words = ("quantize", "--plan", "plan.json", "-o", "out", "--threads", 1)
+    return started(octavo, *words, "--rank", rank, "--world", world, *more, **options)
+
+
+def test_a_plan_says_what_dry_run_says(octavo, model):
+    plan = octavo.good("plan", "model", "--json", *SHARDED).json
+    assert plan == octavo.good("quantize", "model", "--dry-run", "--json", *SHARDED).json
+    assert plan["octavo_plan"] == 1 and plan["options"]["recipe"] == "nvfp4"
+    assert [shard["file"] for shard in plan["shards"]] == plan["files"]
+    assert any(shard["bytes_shared"] > 0 for shard in plan["shards"])
+    text = octavo.good("plan", "model", *SHARDED).out
+    assert text == octavo.good("quantize", "model", "--dry-run", *SHARDED).out
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_processes_give_the_bytes_of_one(octavo, plan, whole, world):
+    running = [shared(octavo, rank, world) for rank in range(world)]
+    said = [one.communicate(timeout=100) for one in running]
+    assert [one.returncode for one in running] == [0] * world, said
+    assert contents(octavo.folder / "out") == whole
+    assert not (octavo.folder / "out" / "octavo-work").exists()
+    assert sum("and finished" in err for _, err in said) == 1
+    assert octavo.good("quantize", "--plan", "plan.json", "-o", "out").err.count("complete") == 1
+
+
+def test_ranks_are_found(octavo, plan, whole):
+    slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    words = ("quantize", "--plan", "plan.json", "-o")
+    assert "rank 1 of 2" in octavo.good(*words, "out", env=slurm).err
+    assert contents(octavo.folder / "out") == whole
+    given = octavo.good(*words, "out2", "--rank", 0, "--world", 1, env=slurm)
+    assert "rank 0 of 1" in given.err
+    index = {"JOB_COMPLETION_INDEX": "2"}
+    assert "rank 2 of 3" in octavo.good(*words, "out3", "--world", 3, env=index).err
+    octavo(*words, "out4", env={"PMI_RANK": "x", "PMI_SIZE": "2"}).refused(2, "PMI_RANK")
+    octavo(*words, "out4", "--world", 3, "--rank", 3).refused(2, "0 to 2")
+    octavo(*words, "out4", "--rank", 1).refused(2, "--world")
+    assert not (octavo.folder / "out4").exists()
+
+
+def test_one_is_killed_and_one_comes_late(octavo, plan, whole):
+    first = shared(octavo, 0, 2, "--takeover-after", 0.5)
+    deadline = time.monotonic() + 60
+    while not (octavo.folder / "out" / "octavo-work").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    late = shared(octavo, 1, 2, "--takeover-after", 0.5)
+    _, said = late.communicate(timeout=100)
+    assert late.returncode == 0, said
+    assert contents(octavo.folder / "out") == whole
+
+
+def test_the_last_one_reports_and_keeps_limits(octavo, plan):
+    words = ("quantize", "--plan", "plan.json", "-o", "out", "--report", "r.html")
+    result = octavo(*words, "--fail-if", "sqnr<99", "--json")
+    assert result.code == 3 and (octavo.folder / "r.html").exists()
+    assert result.json["files_written"] > 3 and len(result.json["tensors"]) > 10
+
+
+def test_what_the_plan_says_is_not_said_again(octavo, plan, model):
+    words = ("quantize", "--plan", "plan.json", "-o", "out")
+    for option in (("--recipe", "mxfp8"), ("--no-share",), ("--dry-run",), ("--target", "octavo")):
+        octavo(*words, *option).refused(2, option[0], "the plan says")
+    octavo("quantize", "model", "-o", "out", "--rank", 0).refused(2, "--rank", "--plan")
+    octavo("quantize").refused(2, "IN", "required")
+    octavo("convert", "--plan", "plan.json", "-o", "out").refused(1, "a plan to quantize")
+    octavo(*words[:3], "-o", "out.safetensors").refused(1, "folder")
+    octavo("quantize", "--plan", "none.json", "-o", "out").refused(1, "none.json")
+
+
+def test_another_model_or_run_is_refused(octavo, plan):
+    running = shared(octavo, 0, 2)
+    running.communicate(timeout=100)
+    other = octavo.folder / "other"
+    tiny_model.llama(other, shards=2)
+    words = ("quantize", "other", "--plan", "plan.json", "-o", "out2")
+    octavo(*words).refused(1, "another model")
+    octavo.good("plan", "other", "-o", "other.json")
+    octavo("quantize", "--plan", "other.json", "-o", "out").refused(1, "other options")
+
+
+def test_simulation(octavo, plan):
+    shown = octavo.good("plan", "plan.json", "--simulate", "1,2,64").out
+    assert shown.count("\n") == 5 and "slowest/mean" in shown
+    runs = octavo.good("plan", "model", *SHARDED, "--simulate", "1,2", "--json").json["simulated"]
+    assert runs[0]["balance"] == 1 and runs[1]["most_bytes"] < runs[0]["most_bytes"]
+    octavo("plan", "plan.json", "--simulate", "0").refused(2, "--simulate")
+    octavo("plan", "plan.json").refused(2, "--simulate")
+    octavo("plan", "model", "-o", "plan.txt").refused(2, ".json")
+    octavo("plan", "none", "-o", "x.json").refused(1, "none")
+    octavo("plan", "model", "--recipe", "mxpf8").refused(2, "mxfp8")
+
+
+def test_a_plan_of_a_conversion(octavo, model):
+    octavo.good("quantize", "model", "-o", "fp8", "--recipe", "fp8-block")
+    octavo.good("plan", "fp8", "-o", "c.json", "--convert", "--target", "deepseek")
+    octavo.good("convert", "--plan", "c.json", "-o", "a", "--rank", 1, "--world", 2)
+    octavo.good("convert", "fp8", "-o", "b", "--target", "deepseek")
+    assert contents(octavo.folder / "a") == contents(octavo.folder / "b")
+    octavo("convert", "--plan", "c.json", "-o", "x", "--target", "octavo").refused(2, "--target")
+
+
+def test_a_quantized_model_goes_straight_to_the_target(octavo, model):
+    octavo.good("quantize", "model", "-o", "fp8", "--recipe", "fp8-block", "--target", "deepseek")
+    said = octavo.good("quantize", "fp8", "-o", "nvfp4", "--recipe", "nvfp4")
+    assert "the model is quantized (deepseek" in said.out
+    octavo.good("dequantize", "fp8", "-o", "bf16")
+    octavo.good("quantize", "bf16", "-o", "by-copy", "--recipe", "nvfp4")
+    straight, copy = contents(octavo.folder / "nvfp4"), contents(octavo.folder / "by-copy")
+    for name in straight:
+        if name.endswith((".safetensors", ".index.json")):
+            assert straight[name] == copy[name], name
+    octavo.good("plan", "fp8", "-o", "plan.json", "--recipe", "nvfp4")
+    octavo.good("quantize", "--plan", "plan.json", "-o", "shared")
+    assert contents(octavo.folder / "shared") == straight
+
+
+def compiled(folder: Path, name: str, source: str) -> Path:
+    (folder / f"{name}.c").write_text(source)
+    library = folder / f"{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / f"{name}.c"], check=True)
+    return library
+
+
+def test_without_locks(octavo, plan, whole, tmp_path):
+    """Storage that has no locks, as NFS may have none: none is asked for."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler for the library that takes locks away")
+    library = compiled(
+        tmp_path,
+        "nolocks",
+        "#include <errno.h>\n#include <stdlib.h>\n"
+        "int flock(int f, int o) { errno = ENOLCK; return -1; }\n"
+        "int lockf(int f, int c, long n) { abort(); }\n",
+    )
+    env = {"LD_PRELOAD": str(library)}
+    running = [shared(octavo, rank, 3, env=env) for rank in range(3)]
+    assert [one.wait(100) for one in running] == [0, 0, 0]
+    assert contents(octavo.folder / "out") == whole
+
+
+def test_clocks_that_disagree(octavo, plan, whole):
+    """Machines whose clocks differ by years: none is compared with another's."""
+    faketime = shutil.which("faketime")
+    if faketime is None:
+        pytest.skip("no faketime (Debian: apt-get install faketime)")
+    words = [octavo.path, "quantize", "--plan", "plan.json", "-o", "out", "--world", "3"]
+    running = [
+        subprocess.Popen(
+            [faketime, "-f", shift, *map(str, words), "--rank", str(rank)],
+            cwd=octavo.folder,
+            env=octavo.environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        for rank, shift in enumerate(["-3y", "+0", "+5y"])
+    ]
+    assert [one.wait(100) for one in running] == [0, 0, 0]
+    assert contents(octavo.folder / "out") == whole
+
+
+def test_open_mpi(octavo, plan, whole):
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun (Debian: apt-get install openmpi-bin)")
+    allow = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    words = [octavo.path, "quantize", "--plan", "plan.json", "-o", "out"]
+    done = subprocess.run(
+        [mpirun, *allow, "--oversubscribe", "-n", "3", *map(str, words)],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(f"rank {rank} of 3" in done.stderr for rank in range(3)), done.stderr
+    assert contents(octavo.folder / "out") == whole
+
+
+def test_torchrun(octavo, plan, whole):
+    beside = Path(sys.executable).parent
+    torchrun = shutil.which("torchrun", path=f"{beside}:{os.environ['PATH']}")
+    if torchrun is None:
+        pytest.skip("no torchrun (PyPI: torch)")
+    words = [octavo.path, "quantize", "--plan", "plan.json", "-o", "out"]
+    done = subprocess.run(
+        [torchrun, "--nproc-per-node", "2", "--no-python", *map(str, words)],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(f"rank {rank} of 2" in done.stderr for rank in range(2)), done.stderr
+    assert contents(octavo.folder / "out") == whole
+
+
+def test_progress_and_json_of_a_part(octavo, plan):
+    running = [shared(octavo, rank, 2, "--json") for rank in range(2)]
+    said = [json.loads(one.communicate(timeout=100)[0]) for one in running]
+    assert sorted(one.get("finished_by_another", False) for one in said) == [False, True]
+
+
+def test_two_runs_in_one_folder_by_mistake(octavo, plan, whole):
+    """Of two plans whose processes begin at once, one makes the folder, and every process of the
+    other says why it does not."""
+    octavo.good("plan", "model", "-o", "other.json", "--recipe", "mxfp8", "--shard-size", "200K")
+    octavo.good("quantize", "--plan", "other.json", "-o", "whole2")
+    wholes = {"plan.json": whole, "other.json": contents(octavo.folder / "whole2")}
+    winners = set()
+    for round in range(6):
+        out = octavo.folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        names = ["plan.json", "other.json"] if round % 2 else ["other.json", "plan.json"]
+        running = [
+            (
+                name,
+                started(
+                    octavo,
+                    *("quantize", "--plan", name, "-o", "out", "--threads", 1),
+                    *("--rank", rank, "--world", 3),
+                ),
+            )
+            for rank in range(3)
+            for name in names
+        ]
+        ended = [(name, one.communicate(timeout=100)[1], one.returncode) for name, one in running]
+        good = {name for name, _, code in ended if code == 0}
+        assert len(good) == 1, ended
+        (winner,) = good
+        for name, said, code in ended:
+            assert code == (0 if name == winner else 1), (name, said)
+            if name != winner:
+                # A folder that is being made otherwise, or that was by the time it looked.
+                assert "another plan" in said or "other options" in said, said
+                assert said.count("octavo: [") == 1
+        assert contents(out) == wholes[winner]
+        assert not (out / "octavo-work").exists()
+        winners.add(winner)
+    assert winners
+
+
+def test_a_model_of_another_program_is_not_a_finished_run(octavo, model):
+    octavo.good("plan", "model", "-o", "plan.json", *SHARDED)
+    work = octavo.folder / "other" / "octavo-work"
+    work.mkdir(parents=True)
+    (work / "note").write_text("kept")
+    (octavo.folder / "other" / "config.json").write_text("{}")
+    octavo("quantize", "--plan", "plan.json", "-o", "other").refused(1, "not empty")
+    assert (work / "note").read_text() == "kept"
+
+
+def test_a_plan_does_not_replace_the_models_files(octavo, model):
+    before = (model / "config.json").read_bytes()
+    octavo("plan", "model", "-o", "model/config.json").refused(2, "in the model's folder")
+    assert (model / "config.json").read_bytes() == before
