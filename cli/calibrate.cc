@@ -68,7 +68,7 @@ void print_summary(const ModelStatistics& seen, const Arguments& arguments, bool
 }
 
 int run_calibrate(const Arguments& arguments, const Globals& globals) {
-  check_input("calibrate", arguments.model, "a model: a folder, a .safetensors or a .gguf file");
+  check_model("calibrate", arguments.model);
   check_ending("calibrate", "-o", arguments.output, ".safetensors");
   { const WholeFile could_be_written("calibrate", output_name("calibrate", arguments.output)); }
   CalibrateOptions options{.window = arguments.text.window,

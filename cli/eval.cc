@@ -4,6 +4,7 @@
 
 #include "cli/checkpoint/checkpoint_watch.h"
 #include "cli/command.h"
+#include "cli/model/activations.h"
 #include "cli/model/evaluation_text.h"
 #include "cli/model/text_arguments.h"
 #include "cli/terminal/terminal.h"
@@ -25,17 +26,15 @@ constexpr const char* kExamples = R"(Examples:
 
 A model is walked layer by layer, with one layer's weights in memory at a time.)";
 
-constexpr const char* kModel = "a model: a folder, a .safetensors or a .gguf file";
-
 struct Arguments {
   std::vector<std::string> models;
-  std::string against, report, resume;
+  std::string against, report, resume, activations;
   TextArguments text;
 };
 
 int run_eval(const Arguments& arguments, const Globals& globals) {
-  for (const std::string& model : arguments.models) check_input("eval", model, kModel);
-  if (!arguments.against.empty()) check_input("eval", arguments.against, kModel);
+  for (const std::string& model : arguments.models) check_model("eval", model);
+  if (!arguments.against.empty()) check_model("eval", arguments.against);
   if (!arguments.report.empty()) {
     check_ending("eval", "--report", arguments.report, ".html");
     const WholeFile could_be_written("eval", output_name("eval", arguments.report));
@@ -44,6 +43,7 @@ int run_eval(const Arguments& arguments, const Globals& globals) {
                           .texts = read_texts("eval", arguments.text),
                           .window = arguments.text.window,
                           .tokens = arguments.text.tokens,
+                          .activations = activations_of("eval", arguments.activations),
                           .temporary = arguments.text.temporary,
                           .resume = arguments.resume,
                           .threads = arguments.text.threads};
@@ -84,6 +84,7 @@ Command add_eval(CLI::App& program, Globals& globals) {
                   "The original: adds KL, top-1 agreement and hidden states layer by layer")
       ->type_name("MODEL");
   add_text_options(*app, arguments->text);
+  add_activations_option(*app, arguments->activations);
   app->add_option("--report", arguments->report, "Also write a page (HTML)")->type_name("FILE");
   app->add_option("--resume", arguments->resume,
                   "Keep the state after each layer in a folder, and go on from it")

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/model/activations.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
 #include "cli/text/input_name.h"
@@ -30,7 +31,7 @@ safetensors or GGUF, quantized in any way that octavo reads; activations are qua
 would. Text goes to stdout as it comes, tokens a second to stderr.)";
 
 struct Arguments {
-  std::string input, prompt, ids, cache = "float32";
+  std::string input, prompt, ids, cache = "float32", activations;
   bool has_prompt = false;
   GenerateOptions options{};
 };
@@ -90,10 +91,13 @@ int run_generate(const Arguments& arguments, const Globals& globals) {
                      std::string(arguments.has_prompt ? "both --prompt and --ids"
                                                       : "neither --prompt nor --ids") +
                      "; give one of them");
+  check_model("generate", arguments.input);
   GenerateOptions options = arguments.options;
   options.cache = cache_options(arguments.cache);
   std::vector<std::int32_t> ids = parse_ids(arguments.ids);
-  const Decoder model(arguments.input, {.threads = options.run.threads});
+  const Decoder model(arguments.input,
+                      {.activations = activations_of("generate", arguments.activations),
+                       .threads = options.run.threads});
   std::optional<Tokenizer> tokenizer;
   std::optional<Tokenizer::Stream> stream;
   if (arguments.has_prompt) {
@@ -148,6 +152,7 @@ Command add_generate(CLI::App& program, Globals& globals) {
                   "Of the fewest most likely tokens that have this probability (default 1)")
       ->type_name("P");
   app->add_option("--seed", sampling.seed, "Of the draws (default 0)")->type_name("N");
+  add_activations_option(*app, arguments->activations);
   app->add_option("--cache", arguments->cache,
                   "What keys and values are kept as: float32 (default), bfloat16, fp8")
       ->type_name("TYPE");

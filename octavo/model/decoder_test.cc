@@ -56,7 +56,7 @@ TEST_F(DecoderTest, LogitsAreThoseOfPlainLoops) {
       {"grouped queries", {}},
       {"window", {.window = 3}},
       {"norm of Q and K, tied head", {.qk_norm = true, .tied = true}},
-      {"experts", {.experts = 5, .chosen = 2, .qk_norm = true}}};
+      {"experts", {.experts = 5, .top_k = 2, .qk_norm = true}}};
   for (auto [name, model] : models) {
     SCOPED_TRACE(name);
     const Decoder decoder(written(model));
@@ -66,7 +66,7 @@ TEST_F(DecoderTest, LogitsAreThoseOfPlainLoops) {
 }
 
 TEST_F(DecoderTest, TokensOneByOneOrInPartsGiveTheSameLogits) {
-  TinyModel model{.window = 5, .experts = 4, .chosen = 2, .qk_norm = true};
+  TinyModel model{.window = 5, .experts = 4, .top_k = 2, .qk_norm = true};
   const Decoder decoder(written(model));
   const auto ids = some_ids(13);
   const Matrix64 wanted = TinyOracle(model).logits(ids);
@@ -96,8 +96,37 @@ TEST_F(DecoderTest, CachesOfFewerBits) {
   }
 }
 
+// What enters a product is off by 2^-9 of itself at most, and so are Q, K, V and weights of
+// attention. In a line from token to logit there are, in each of two layers, four products and
+// attention's three roundings, then the head: 15. The residual is exact, and norms keep relative
+// errors.
+TEST_F(DecoderTest, ActivationsOfBf16) {
+  const std::map<std::string, TinyModel> models{
+      {"window", {.window = 3}},
+      {"tied head", {.tied = true}},
+      {"experts", {.experts = 5, .top_k = 5, .qk_norm = true}}};
+  for (auto [name, model] : models) {
+    SCOPED_TRACE(name);
+    const Decoder decoder(written(model), {.activations = DType::bf16});
+    const auto ids = some_ids(11);
+    const Tensor got = decoder.logits(ids);
+    expect_near(got, TinyOracle(model).logits(ids), 15 * 0x1p-9);
+    const Tensor in_f32 = Decoder(path("model")).logits(ids);
+    EXPECT_FALSE(std::ranges::equal(got.bytes(), in_f32.bytes())) << "nothing was rounded";
+    const Tensor again = decoder.logits(ids, nullptr, {.threads = 3});
+    EXPECT_TRUE(std::ranges::equal(got.bytes(), again.bytes()));
+  }
+}
+
+TEST_F(DecoderTest, ActivationsOfOtherTypesAreRefused) {
+  TinyModel model;
+  const std::string folder = written(model);
+  expect_refused(ErrorCode::wrong_type, "expected float32 or bfloat16",
+                 [&] { const Decoder decoder(folder, {.activations = DType::f16}); });
+}
+
 TEST_F(DecoderTest, ThreadsDoNotMatter) {
-  TinyModel model{.experts = 4, .chosen = 2, .qk_norm = true};
+  TinyModel model{.experts = 4, .top_k = 2, .qk_norm = true};
   const Decoder decoder(written(model));
   const auto ids = some_ids(40);
   const Tensor one = decoder.logits(ids, nullptr, {.threads = 1});
@@ -128,7 +157,7 @@ TEST_F(DecoderTest, QuantizedWeightsAreMultipliedAsTheyAre) {
 }
 
 TEST_F(DecoderTest, ObserversSeeEveryInput) {
-  TinyModel model{.layers = 1, .experts = 4, .chosen = 2, .qk_norm = true};
+  TinyModel model{.layers = 1, .experts = 4, .top_k = 2, .qk_norm = true};
   const ModelFiles files(written(model));
   std::map<std::string, std::int64_t> rows;
   std::int64_t routed = 0, cached = 0;

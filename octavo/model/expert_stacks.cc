@@ -126,13 +126,13 @@ void LayerBuilder::take_stacks(const std::string& at, MixtureOfExperts& out) con
       .interleaved = experts.biases};
   ExpertLinear& first = out.up.emplace_back();
   first.stack = load_stack(files_, up, shape);
-  first.input = files_.input_of(up);
+  first.input = input_of(up);
   if (experts.biases) first.bias = load_stack_bias(files_, up + "_bias", shape);
   shape.out = hidden;
   shape.in = mid;
   shape.interleaved = false;
   out.down.stack = load_stack(files_, down, shape);
-  out.down.input = files_.input_of(down);
+  out.down.input = input_of(down);
   if (experts.biases) out.down.bias = load_stack_bias(files_, down + "_bias", shape);
   for (std::int64_t expert = 0; expert < experts.count; ++expert) {
     const std::string one = text(at, "experts.", expert, ".");
@@ -166,6 +166,7 @@ void LayerBuilder::take_matrices(const std::string& at, MixtureOfExperts& out) c
     std::vector<const Tensor*> matrices;
     for (const FrozenLinear& linear : each) matrices.push_back(&linear.weight.values);
     one.stack.values = stack_of(matrices);
+    one.input = each.front().input;
     return one;
   };
   check(gates.empty() || gates.size() == ups.size(), ErrorCode::unsupported, kOp,

@@ -23,6 +23,8 @@ InputQuantization by_scheme(const QuantizedWeight& weight) {
       return dynamic("fp8-1x128");
     case Scheme::mxfp8:
       return dynamic("mxfp8");
+    case Scheme::int8_channel:
+      return dynamic("int8-channel");
     default:
       return {};
   }
@@ -71,6 +73,7 @@ InputQuantization InputQuantizations::declared(const QuantizedWeight& weight) co
     if (strategy == "group" && size == 128) return dynamic("fp8-1x128");
     if (strategy == "group" && size == 32) return dynamic("mxfp8");
   }
+  if (type == "int" && bits == 8 && strategy == "token") return dynamic("int8-channel");
   if (type == "float" && bits == 4) {
     if (size == 16) return with_static_scale(weight.module, dynamic("nvfp4"));
     if (size == 32) return dynamic("mxfp4");

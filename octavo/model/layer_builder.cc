@@ -51,20 +51,26 @@ NormLayer LayerBuilder::norm(const std::string& name) const {
 }
 
 FrozenLinear LayerBuilder::packed(FrozenLinear linear) const {
-  // Packed weights pay where the input is codes too: values are multiplied in f32.
-  if (!pack_ || !linear.input.scaling || !linear.weight.codes) return linear;
-  linear.packed =
-      std::make_shared<const PackedWeights>(pack(*linear.weight.codes, {.threads = threads_}));
+  // Packed weights pay where the input is codes too, or bf16: f32 is multiplied in f32.
+  const bool has_f32_input = !linear.input.scaling && linear.input.values == DType::f32;
+  if (!options_.pack || has_f32_input || !linear.weight.codes) return linear;
+  linear.packed = std::make_shared<const PackedWeights>(
+      pack(*linear.weight.codes, {.threads = options_.threads}));
   linear.weight = {};
   return linear;
+}
+
+InputQuantization LayerBuilder::input_of(const std::string& weight) const {
+  InputQuantization out = files_.input_of(weight);
+  if (!out.scaling) out.values = options_.activations;
+  return out;
 }
 
 FrozenLinear LayerBuilder::linear(const Matrix& matrix) const {
   const std::string weight = matrix.module + ".weight", bias = matrix.module + ".bias";
   files_.check_shape(weight, {matrix.out, matrix.in});
-  FrozenLinear out{.modules = {matrix.module},
-                   .weight = files_.weight(weight),
-                   .input = files_.input_of(weight)};
+  FrozenLinear out{
+      .modules = {matrix.module}, .weight = files_.weight(weight), .input = input_of(weight)};
   if (matrix.bias) files_.check_shape(bias, {matrix.out});
   if (files_.has(bias)) out.bias = converted(files_.values(bias).view(), DType::f32, "model");
   return out;
@@ -81,7 +87,7 @@ std::vector<FrozenLinear> LayerBuilder::joined(const std::vector<Matrix>& matric
     for (FrozenLinear& part : parts) part = packed(std::move(part));
     return parts;
   }
-  FrozenLinear one{.weight = {.values = stacked(parts)}};
+  FrozenLinear one{.weight = {.values = stacked(parts)}, .input = parts.front().input};
   if (std::ranges::any_of(parts, [](const auto& part) { return part.bias.owner() != nullptr; }))
     one.bias = stacked_biases(parts);
   for (const FrozenLinear& part : parts) one.modules.push_back(part.modules.front());
@@ -93,14 +99,16 @@ std::vector<FrozenLinear> LayerBuilder::joined(const std::vector<Matrix>& matric
 MultiheadAttention LayerBuilder::attention(const std::string& at, std::int64_t index) const {
   const LayerAttention& choice = config_.attention[static_cast<std::size_t>(index)];
   const std::vector<Matrix> matrices = attention_matrices(at);
-  MultiheadAttention out{.module = at + "self_attn",
-                         .heads = config_.heads,
-                         .kv_heads = config_.kv_heads,
-                         .head_size = config_.head_size,
-                         .scale = config_.attention_scale,
-                         .window = choice.window,
-                         .soft_cap = config_.attention_cap,
-                         .rope = ropes_[choice.rope]};
+  MultiheadAttention out{
+      .module = at + "self_attn",
+      .heads = config_.heads,
+      .kv_heads = config_.kv_heads,
+      .head_size = config_.head_size,
+      .scale = config_.attention_scale,
+      .window = choice.window,
+      .soft_cap = config_.attention_cap,
+      .rung = options_.activations == DType::bf16 ? AttentionRung::bf16 : AttentionRung::f32,
+      .rope = ropes_[choice.rope]};
   out.qkv = joined({matrices.begin(), matrices.end() - 1});
   out.out = packed(linear(matrices.back()));
   if (config_.qk_norm) {
@@ -135,7 +143,7 @@ MixtureOfExperts LayerBuilder::experts(const std::string& at) const {
   const Matrix router_matrix = router(inside);
   MixtureOfExperts out{.module = router_matrix.module,
                        .kind = experts.router,
-                       .chosen = experts.chosen,
+                       .top_k = experts.top_k,
                        .normalized = experts.normalized,
                        .activation = activation()};
   out.router = linear(router_matrix);

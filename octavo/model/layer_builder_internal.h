@@ -8,6 +8,7 @@
 
 #include "octavo/model/decoder_layer.h"
 #include "octavo/model/model_config.h"
+#include "octavo/model/model_files.h"
 #include "octavo/model/weight_files_internal.h"
 
 namespace octavo {
@@ -16,14 +17,9 @@ class LayerBuilder {
  public:
   // `prefix`: of the names of layers, "model.". All of them outlive this object.
   LayerBuilder(const WeightFiles& files, const ModelConfig& config, const std::string& prefix,
-               const std::vector<std::shared_ptr<const RotaryEmbedding>>& ropes, bool pack,
-               int threads)
-      : files_(files),
-        config_(config),
-        prefix_(prefix),
-        ropes_(ropes),
-        pack_(pack),
-        threads_(threads) {}
+               const std::vector<std::shared_ptr<const RotaryEmbedding>>& ropes,
+               const ModelFilesOptions& options)
+      : files_(files), config_(config), prefix_(prefix), ropes_(ropes), options_(options) {}
 
   [[nodiscard]] TransformerLayer build(std::int64_t index) const;
   // Throws Error(invalid_argument) that names a tensor of the layer which is missing or misshapen.
@@ -49,6 +45,8 @@ class LayerBuilder {
 
   [[nodiscard]] NormLayer norm(const std::string& name) const;
   [[nodiscard]] FrozenLinear linear(const Matrix& matrix) const;
+  // How the input of a weight is quantized or rounded.
+  [[nodiscard]] InputQuantization input_of(const std::string& weight) const;
   // Those that can be one matrix, joined.
   [[nodiscard]] std::vector<FrozenLinear> joined(const std::vector<Matrix>& matrices) const;
   [[nodiscard]] FrozenLinear packed(FrozenLinear linear) const;
@@ -64,8 +62,7 @@ class LayerBuilder {
   const ModelConfig& config_;
   const std::string& prefix_;
   const std::vector<std::shared_ptr<const RotaryEmbedding>>& ropes_;
-  bool pack_;
-  int threads_;
+  const ModelFilesOptions& options_;
 };
 
 }  // namespace octavo

@@ -211,7 +211,7 @@ void set_experts(const ConfigValues& values, const Family& family, ModelConfig& 
   experts.count = named > 0 ? named : values.size_or_zero("num_local_experts");
   check(qwen || experts.count > 0, ErrorCode::invalid_argument, kConfigOp,
         "there is no num_local_experts, which this model needs; get the model's own config.json");
-  experts.chosen = values.size("num_experts_per_tok");
+  experts.top_k = values.size("num_experts_per_tok");
   experts.intermediate = qwen ? values.size("moe_intermediate_size") : out.intermediate;
   experts.normalized = qwen ? values.flag("norm_topk_prob") : true;
   if (family.type == "qwen2_moe") {
@@ -225,8 +225,8 @@ void set_experts(const ConfigValues& values, const Family& family, ModelConfig& 
     out.gate_alpha = 1.702;
     out.sinks = true;
   }
-  check(experts.count == 0 || experts.chosen <= experts.count, ErrorCode::invalid_argument,
-        kConfigOp, "got num_experts_per_tok ", experts.chosen, " of ", experts.count,
+  check(experts.count == 0 || experts.top_k <= experts.count, ErrorCode::invalid_argument,
+        kConfigOp, "got num_experts_per_tok ", experts.top_k, " of ", experts.count,
         " experts; expected no more than there are");
   if (!qwen) return;
   const std::int64_t step = values.size("decoder_sparse_step", 1);

@@ -21,7 +21,7 @@ struct LayerAttention {
 };
 
 struct ExpertsConfig {
-  std::int64_t count = 0, chosen = 0;
+  std::int64_t count = 0, top_k = 0;
   std::int64_t intermediate = 0, shared_intermediate = 0;  // 0: no shared expert
   bool shared_gate = false;                                // sigmoid(x . gate) times its output
   bool normalized = false;                                 // chosen weights sum to one

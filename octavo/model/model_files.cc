@@ -78,9 +78,7 @@ struct ModelFiles::State {
         files(path, given.weights, given.threads),
         config(parse_model_config(files.reader().config())) {}
 
-  [[nodiscard]] LayerBuilder builder() const {
-    return {files, config, prefix, ropes, options.pack, options.threads};
-  }
+  [[nodiscard]] LayerBuilder builder() const { return {files, config, prefix, ropes, options}; }
 
   ModelFilesOptions options;
   WeightFiles files;
@@ -98,6 +96,10 @@ ModelFiles::ModelFiles(const std::string& path, const ModelFilesOptions& options
         ErrorCode::wrong_type, kOp, "got weights of ",
         options.weights && is_value(*options.weights) ? dtype_name(*options.weights) : "codes",
         "; expected float32, bfloat16 or float16");
+  check(options.activations == DType::f32 || options.activations == DType::bf16,
+        ErrorCode::wrong_type, kOp, "got activations of ",
+        is_value(options.activations) ? dtype_name(options.activations) : "codes",
+        "; expected float32 or bfloat16");
   state_ = std::make_unique<State>(path, options);
   State& state = *state_;
   const WeightFiles& files = state.files;

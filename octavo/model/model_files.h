@@ -24,6 +24,10 @@ struct ModelFilesOptions {
   std::optional<DType> weights{};
   // Codes whose inputs are codes too are packed for this CPU's matrix instructions: for few rows.
   bool pack = false;
+  // What enters products and attention where the checkpoint does not say that it is quantized: f32,
+  // or rounded to bf16, as servers of bf16 checkpoints compute: faster where the CPU multiplies
+  // bf16.
+  DType activations = DType::f32;
   Device device{};  // the CPU; others are refused today
   int threads = 0;
 };

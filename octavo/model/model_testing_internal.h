@@ -19,7 +19,7 @@ using Matrix64 = std::vector<std::vector<double>>;
 
 struct TinyModel {
   std::int64_t vocabulary = 50, hidden = 24, layers = 2, heads = 4, kv_heads = 2, head_size = 6,
-               mid = 40, window = 0, experts = 0, chosen = 0;
+               mid = 40, window = 0, experts = 0, top_k = 0;
   bool qk_norm = false, tied = false;
   std::vector<TestTensor> tensors{};
   std::map<std::string, std::vector<float>> values{};
@@ -85,7 +85,7 @@ struct TinyModel {
     out.set("sliding_window", window > 0 ? Json(window) : Json());
     if (moe) {
       out.set("num_experts", experts);
-      out.set("num_experts_per_tok", chosen);
+      out.set("num_experts_per_tok", top_k);
       out.set("moe_intermediate_size", mid);
       out.set("norm_topk_prob", true);
     }
@@ -211,7 +211,7 @@ class TinyOracle {
       std::vector<std::size_t> order(logits[token].size());
       std::iota(order.begin(), order.end(), 0);
       std::ranges::sort(order, [&](auto a, auto b) { return logits[token][a] > logits[token][b]; });
-      order.resize(static_cast<std::size_t>(m_.chosen));
+      order.resize(static_cast<std::size_t>(m_.top_k));
       double sum = 0.0;
       for (const std::size_t expert : order) sum += std::exp(logits[token][expert]);
       std::vector<double> row(x[token].size(), 0.0);

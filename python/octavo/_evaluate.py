@@ -9,6 +9,7 @@ from typing import Any
 from octavo import _checkpoint_arguments as checked
 from octavo import _octavo
 from octavo._checkpoint_arguments import OnProgress, Path
+from octavo._model import checked_activations
 
 # Paths of text files, or texts (or ids of their tokens) by a name.
 Texts = Path | Iterable[Path] | Mapping[str, str | Sequence[int]]
@@ -131,6 +132,7 @@ def evaluate(
     *,
     window: int | None = None,
     tokens: int | None = None,
+    activations: str = "float32",
     max_memory: int | str = 4 << 30,
     temporary: Path | None = None,
     resume: Path | None = None,
@@ -142,7 +144,8 @@ def evaluate(
     models: a path, or several to be held beside each other. texts: paths of UTF-8 files, or a dict
     of name to text, or of name to the ids of its tokens. against: the original. window: tokens that
     see each other; by default 2048, or what the model can take. tokens: only the first of each
-    text. resume: a folder for the state after each layer. No number depends on threads and
+    text. activations: what enters products and attention of all models, the original too, as in
+    load_model. resume: a folder for the state after each layer. No number depends on threads and
     max_memory.
     """
     op = "evaluate"
@@ -154,6 +157,7 @@ def evaluate(
             **_texts(op, texts),
             window=_limit(op, "window", window),
             tokens=_limit(op, "tokens", tokens),
+            activations=checked_activations(op, activations),
             max_memory=checked.size(op, "max_memory", max_memory),
             temporary="" if temporary is None else checked.path(op, "temporary", temporary),
             resume="" if resume is None else checked.path(op, "resume", resume),

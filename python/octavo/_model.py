@@ -128,20 +128,34 @@ class Model:
 
 
 def load_model(
-    path: str | os.PathLike[str], *, weights: str | None = None, threads: int = 0
+    path: str | os.PathLike[str],
+    *,
+    weights: str | None = None,
+    activations: str = "float32",
+    threads: int = 0,
 ) -> Model:
     """A decoder from a folder with config.json and safetensors files, or a GGUF file.
 
     weights: the type that unquantized weights have in memory, "float32", "bfloat16" or "float16";
         None: as they are in the files. Codes stay codes.
+    activations: "float32", or "bfloat16" to round what enters products and attention, as servers
+        of bfloat16 checkpoints compute; faster where the CPU multiplies bfloat16. Inputs that the
+        checkpoint says are quantized stay so.
     """
     op = "load_model"
     handle = _octavo.Decoder(
         os.fspath(path),
         weights=weights,
+        activations=checked_activations(op, activations),
         threads=integer(threads, "threads", MOST_THREADS, op),
     )
     return Model(handle)
+
+
+def checked_activations(op: str, name: str) -> str:
+    if name not in ("float32", "bfloat16"):
+        raise ValueError(f"[{op}] got activations={name!r}; expected 'float32' or 'bfloat16'")
+    return name
 
 
 def _ids(ids: Iterable[int], op: str) -> list[int]:

@@ -29,12 +29,14 @@ std::vector<EvalText> texts_of(const std::string& op, const std::vector<std::str
 ModelEvaluation run_evaluate(const std::vector<std::string>& models, const std::string& against,
                              const std::vector<std::string>& files, const Contents& contents,
                              const Ids& ids, std::int64_t window, std::int64_t tokens,
-                             std::uint64_t max_memory, const std::string& temporary,
-                             const std::string& resume, int threads, const nb::object& progress) {
+                             const std::string& activations, std::uint64_t max_memory,
+                             const std::string& temporary, const std::string& resume, int threads,
+                             const nb::object& progress) {
   EvaluateOptions options{.against = against,
                           .texts = texts_of("evaluate", files, contents, ids),
                           .window = window,
                           .tokens = tokens,
+                          .activations = parse_dtype(activations),
                           .max_memory = max_memory,
                           .temporary = temporary,
                           .resume = resume,
@@ -75,8 +77,8 @@ void bind_eval(nb::module_& module) {
       .def("html", [](const ModelEvaluation& evaluation) { return html_of(evaluation); });
   module.def("evaluate", &run_evaluate, nb::arg("models"), nb::kw_only(), nb::arg("against"),
              nb::arg("files"), nb::arg("contents"), nb::arg("ids"), nb::arg("window"),
-             nb::arg("tokens"), nb::arg("max_memory"), nb::arg("temporary"), nb::arg("resume"),
-             nb::arg("threads"), nb::arg("progress").none());
+             nb::arg("tokens"), nb::arg("activations"), nb::arg("max_memory"), nb::arg("temporary"),
+             nb::arg("resume"), nb::arg("threads"), nb::arg("progress").none());
   nb::class_<ModelStatistics>(module, "ModelStatistics")
       .def_prop_ro("tokens", [](const ModelStatistics& seen) { return seen.origin.tokens; })
       .def_prop_ro("notes", [](const ModelStatistics& seen) { return seen.notes; })

@@ -56,13 +56,13 @@ void bind_model(nb::module_& module) {
       .def(
           "__init__",
           [](Decoder* self, const std::string& path, const std::optional<std::string>& weights,
-             int threads) {
-            ModelFilesOptions options{.threads = threads};
+             const std::string& activations, int threads) {
+            ModelFilesOptions options{.activations = parse_dtype(activations), .threads = threads};
             if (weights) options.weights = parse_dtype(*weights);
             const nb::gil_scoped_release release;
             new (self) Decoder(path, options);
           },
-          nb::arg("path"), nb::arg("weights").none(), nb::arg("threads"))
+          nb::arg("path"), nb::arg("weights").none(), nb::arg("activations"), nb::arg("threads"))
       .def(
           "logits",
           [](const Decoder& self, const Ids& ids, int threads) {
@@ -93,7 +93,7 @@ void bind_model(nb::module_& module) {
         out["head_size"] = config.head_size;
         out["intermediate"] = config.intermediate;
         out["experts"] = config.experts.count;
-        out["experts_per_token"] = config.experts.chosen;
+        out["experts_per_token"] = config.experts.top_k;
         out["max_positions"] = config.max_positions;
         out["tied_head"] = config.tied_head;
         out["eos"] = config.eos;

@@ -6,7 +6,8 @@
 namespace octavo {
 
 ModelStatistics calibrate(const std::string& model, const CalibrateOptions& options) {
-  return eval::calibrate_model(*eval::open_eval_model(model, options.threads), options);
+  return eval::calibrate_model(*eval::open_eval_model(model, {.threads = options.threads}),
+                               options);
 }
 
 }  // namespace octavo

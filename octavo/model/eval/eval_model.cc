@@ -13,14 +13,15 @@ namespace {
 
 class FilesModel : public EvalModel {
  public:
-  FilesModel(const std::string& path, int threads)
-      : files_(path, {.threads = threads}), name_(path), threads_(threads) {
+  FilesModel(const std::string& path, const ModelFilesOptions& options)
+      : files_(path, options), name_(path), threads_(options.threads) {
     const ModelConfig& config = files_.config();
     shape_ = {.vocabulary = config.vocabulary,
               .hidden = config.hidden,
               .layers = config.layers,
               .max_positions = config.max_positions,
-              .logits_cap = config.logits_cap};
+              .logits_cap = config.logits_cap,
+              .activations = options.activations};
     tokenizer_json_ = files_.text_file("tokenizer.json");
   }
 
@@ -43,14 +44,17 @@ class FilesModel : public EvalModel {
     return files_.layer_nbytes(index);
   }
   // In f32: what enters and leaves attention and MLP, Q, K, V and the heads' result, and gate, up
-  // and their product. Experts see chosen copies of a token.
+  // and their product. Experts see top_k copies of a token.
   [[nodiscard]] std::int64_t scratch_nbytes(std::int64_t tokens) const override {
     const ModelConfig& config = files_.config();
     const std::int64_t heads = 2 * (config.heads + config.kv_heads) * config.head_size;
     const std::int64_t expert =
-        config.experts.chosen * (2 * config.experts.intermediate + 2 * config.hidden);
+        config.experts.top_k * (2 * config.experts.intermediate + 2 * config.hidden);
     const std::int64_t inner = std::max(3 * config.intermediate, expert);
-    return tokens * 4 * (4 * config.hidden + std::max(heads, inner));
+    // And the input of a product rounded to bf16.
+    const std::int64_t rounded =
+        shape_.activations == DType::bf16 ? tokens * 2 * std::max(config.hidden, inner / 3) : 0;
+    return tokens * 4 * (4 * config.hidden + std::max(heads, inner)) + rounded;
   }
 
   void embed(std::span<const std::int32_t> ids, const View& into) const override {
@@ -70,8 +74,9 @@ class FilesModel : public EvalModel {
 
 }  // namespace
 
-std::unique_ptr<EvalModel> open_eval_model(const std::string& path, int threads) {
-  return std::make_unique<FilesModel>(path, threads);
+std::unique_ptr<EvalModel> open_eval_model(const std::string& path,
+                                           const ModelFilesOptions& options) {
+  return std::make_unique<FilesModel>(path, options);
 }
 
 }  // namespace octavo::eval

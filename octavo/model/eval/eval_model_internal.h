@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "octavo/model/decoder_layer.h"
+#include "octavo/model/model_files.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/tensor/view.h"
 
@@ -20,6 +21,7 @@ struct EvalShape {
   std::int64_t vocabulary = 0, hidden = 0, layers = 0;
   std::int64_t max_positions = 0;  // 0: any number
   double logits_cap = 0.0;         // cap * tanh(logit / cap); 0: none
+  DType activations = DType::f32;  // what hidden states are rounded to before the head
 };
 
 // Hidden states [windows, tokens, hidden] of f32, updated in place; every window begins at
@@ -48,6 +50,7 @@ class EvalModel {
 };
 
 // Throws what ModelFiles throws.
-[[nodiscard]] std::unique_ptr<EvalModel> open_eval_model(const std::string& path, int threads);
+[[nodiscard]] std::unique_ptr<EvalModel> open_eval_model(const std::string& path,
+                                                         const ModelFilesOptions& options);
 
 }  // namespace octavo::eval

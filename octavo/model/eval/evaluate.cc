@@ -10,11 +10,10 @@ namespace octavo {
 ModelEvaluation evaluate(const std::vector<std::string>& models, const EvaluateOptions& options) {
   check(!models.empty(), ErrorCode::invalid_argument, "eval",
         "got no model; expected one at least");
+  const ModelFilesOptions files{.activations = options.activations, .threads = options.threads};
   std::vector<std::unique_ptr<eval::EvalModel>> open;
-  if (!options.against.empty())
-    open.push_back(eval::open_eval_model(options.against, options.threads));
-  for (const std::string& path : models)
-    open.push_back(eval::open_eval_model(path, options.threads));
+  if (!options.against.empty()) open.push_back(eval::open_eval_model(options.against, files));
+  for (const std::string& path : models) open.push_back(eval::open_eval_model(path, files));
   std::vector<const eval::EvalModel*> all;
   for (const auto& model : open) all.push_back(model.get());
   return eval::evaluate_models(all, options);

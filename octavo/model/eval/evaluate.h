@@ -14,6 +14,7 @@
 #include "octavo/base/progress.h"
 #include "octavo/model/eval/eval_text.h"
 #include "octavo/report/model_evaluation.h"
+#include "octavo/tensor/dtype.h"
 
 namespace octavo {
 
@@ -23,6 +24,8 @@ struct EvaluateOptions {
   // Tokens that see each other. 0: 2048, or what the models can take, whichever is less.
   std::int64_t window = 0;
   std::int64_t tokens = 0;  // of each text, from its beginning; 0: all
+  // Of all models, the original too: ModelFilesOptions::activations.
+  DType activations = DType::f32;
   // Of the whole process, about: a layer's weights, its work on 2048 tokens or on one window, and
   // hidden states, which are in a temporary file where they would exceed it. No number depends on
   // it. Less than a layer and its work is refused.

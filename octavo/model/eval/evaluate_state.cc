@@ -25,7 +25,8 @@ Json identity_of(std::span<const EvalModel* const> models, const TokenWindows& w
                  bool against_first) {
   Json names = Json::array(), texts = Json::array();
   for (const EvalModel* model : models)
-    names.push(text(model->name(), " (", hex_of(model->fingerprint()), ")"));
+    names.push(text(model->name(), " (", hex_of(model->fingerprint()), ", ",
+                    dtype_name(model->shape().activations), ")"));
   for (const TokenizedText& one : windows.texts)
     texts.push(text(one.name, " (", one.ids.size(), " tokens, ", hex_of(tokens_hash(one)), ")"));
   return Json::object({{"models", std::move(names)},

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "octavo/base/thread_pool.h"
+#include "octavo/nn/product_input_internal.h"
 #include "octavo/ops/gemm.h"
 
 namespace octavo::eval {
@@ -48,10 +49,13 @@ class LogitBlock {
 
   void multiply(std::int64_t first, std::int64_t rows) {
     for (std::size_t model = 0; model < weights_.size(); ++model) {
-      const View hidden = walk_.models[model].hidden->fetch(first, rows, buffers_[model]);
+      const ProductInput hidden({.values = walk_.models[model].model->shape().activations},
+                                walk_.models[model].hidden->fetch(first, rows, buffers_[model]),
+                                {.threads = threads_});
       const LinearWeight& weight = weights_[model];
       const Operand head = weight.codes ? Operand(*weight.codes) : Operand(weight.values);
-      gemm_into(hidden, head, value_view(logits_[model].view().data, DType::f32, {rows, ids_}),
+      gemm_into(hidden.operand(), head,
+                value_view(logits_[model].view().data, DType::f32, {rows, ids_}),
                 {.accumulator = Accumulator::f32, .threads = threads_});
     }
   }

@@ -13,7 +13,7 @@
 namespace octavo::eval {
 
 // Rows of the head and of hidden states that are multiplied at a time. They are no options: see
-// kGroupTokens. A multiple of kStrip.
+// kGroupTokens. A multiple of kLogitBlock.
 inline constexpr std::int64_t kHeadBlock = 4096, kHeadRows = 1024;
 
 // Sums of every row of the windows, [model][row]; rows without a target have them, too. The hidden

@@ -50,7 +50,7 @@ float largest_of(const float* values, std::size_t count) {
   return *std::max_element(lanes.begin(), lanes.end());
 }
 
-using Terms = std::array<double, static_cast<std::size_t>(kStrip)>;
+using Terms = std::array<double, static_cast<std::size_t>(kLogitBlock)>;
 
 // exp(value - largest) of each, and their sum.
 double exps_of(const float* values, std::size_t count, double largest, Terms& terms) {
@@ -101,24 +101,24 @@ void add_logits(std::span<const float* const> logits, std::span<TokenSums* const
                 std::int64_t first_id, std::int64_t count, std::int32_t target,
                 bool against_first) {
   Terms terms;
-  for (std::int64_t at = 0; at < count; at += kStrip) {
-    const auto strip = static_cast<std::size_t>(std::min(kStrip, count - at));
+  for (std::int64_t at = 0; at < count; at += kLogitBlock) {
+    const auto block = static_cast<std::size_t>(std::min(kLogitBlock, count - at));
     const std::int64_t id = first_id + at;
-    const bool has_target = target >= id && target < id + static_cast<std::int64_t>(strip);
+    const bool has_target = target >= id && target < id + static_cast<std::int64_t>(block);
     // Models from the last to the first: the terms that remain are the first model's.
     for (std::size_t model = logits.size(); model-- > 0;) {
       TokenSums& own = *sums[model];
       const float* const values = logits[model] + at;
-      const double factor = take_largest(own, values, strip, id);
+      const double factor = take_largest(own, values, block, id);
       if (model == 0 && against_first)
         for (std::size_t other = 1; other < sums.size(); ++other) sums[other]->divergence *= factor;
-      own.sum += exps_of(values, strip, own.largest, terms);
+      own.sum += exps_of(values, block, own.largest, terms);
       if (has_target) own.target = static_cast<double>(values[target - id]);
     }
     if (!against_first) continue;
     for (std::size_t other = 1; other < logits.size(); ++other)
       sums[other]->divergence +=
-          weighted_difference(terms, logits[0] + at, logits[other] + at, strip);
+          weighted_difference(terms, logits[0] + at, logits[other] + at, block);
   }
 }
 

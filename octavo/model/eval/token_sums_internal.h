@@ -10,9 +10,9 @@
 
 namespace octavo::eval {
 
-// Logits are summed in strips of kStrip, counted from the first of the vocabulary: sums do not
-// depend on how many strips come at a time.
-inline constexpr std::int64_t kStrip = 1024;
+// Logits are summed in blocks of kLogitBlock, counted from the first of the vocabulary: sums do not
+// depend on how many blocks come at a time.
+inline constexpr std::int64_t kLogitBlock = 1024;
 
 // Of one token and one model.
 struct TokenSums {
@@ -28,8 +28,8 @@ struct TokenSums {
 };
 
 // The next logits of one token, of several models: ids [first_id, first_id + count), and first_id
-// is a multiple of kStrip. `sums` has one for each model. With `against_first`, divergences of the
-// others from the first are summed as well.
+// is a multiple of kLogitBlock. `sums` has one for each model. With `against_first`, divergences of
+// the others from the first are summed as well.
 void add_logits(std::span<const float* const> logits, std::span<TokenSums* const> sums,
                 std::int64_t first_id, std::int64_t count, std::int32_t target, bool against_first);
 

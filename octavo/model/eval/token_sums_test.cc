@@ -82,7 +82,7 @@ TEST(TokenSums, TheFirstOfEqualLogitsIsTop) {
 }
 
 TEST(TokenSums, TakeWhatIsNotFinite) {
-  // Ids that are masked, more than a strip of them: as if they were not there.
+  // Ids that are masked, more than a block of them: as if they were not there.
   std::vector<float> masked(3000, -kInf), rest(3000, -kInf);
   masked[2000] = 1.0F;
   masked[2001] = 1.0F;

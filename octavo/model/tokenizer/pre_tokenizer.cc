@@ -1,3 +1,4 @@
+// Pre-tokenizers of tokenizer.json: which regular expression (regex) or rule cuts text into words.
 #include "octavo/model/tokenizer/pre_tokenizer_internal.h"
 
 #include <algorithm>
