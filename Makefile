@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package wheel wheel-check quick demo test test-all test-slow peers test-peers bench cuda coverage format lint \
+.PHONY: all release package wheel wheel-check quick demo test test-all test-slow peers test-peers test-ray bench cuda coverage format lint \
         clean help bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev bootstrap-wheel
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
@@ -82,6 +82,10 @@ peers:  ## install the loaders and quantizers that test-peers runs, into .venv-p
 
 test-peers: release peers  ## load octavo's checkpoints with transformers, compare with other tools
 	$(PEERS) -m pytest -q tests/peers
+
+test-ray: package  ## octavo.ray on a local cluster of several raylets
+	@tools/bootstrap ray
+	@$(PYTHON) tools/run_tests.py ray
 
 bench: bootstrap-bench package  ## measure; writes bench/results
 	cmake --preset release -DOCTAVO_BUILD_BENCH=ON

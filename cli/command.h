@@ -20,10 +20,12 @@ struct Command {
 Command add_formats(CLI::App& program, Globals& globals);
 Command add_cast(CLI::App& program, Globals& globals);
 Command add_quantize(CLI::App& program, Globals& globals);
+Command add_plan(CLI::App& program, Globals& globals);
 Command add_verify(CLI::App& program, Globals& globals);
 Command add_convert(CLI::App& program, Globals& globals);
 Command add_dequantize(CLI::App& program, Globals& globals);
 Command add_compare(CLI::App& program, Globals& globals);
+Command add_conform(CLI::App& program, Globals& globals);
 Command add_eval(CLI::App& program, Globals& globals);
 Command add_calibrate(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);

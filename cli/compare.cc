@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
+#include "cli/text/input_name.h"
 #include "cli/text/names.h"
 #include "cli/text/output_name.h"
 #include "octavo/base/error.h"
@@ -37,6 +38,7 @@ int run_compare(const Arguments& arguments, const Globals& globals) {
     check_ending("compare", "--report", arguments.report, ".html");
     const WholeFile could_be_written("compare", output_name("compare", arguments.report));
   }
+  for (const std::string& path : {arguments.a, arguments.b}) check_model("compare", path);
   CheckpointReport report;
   bool done = false;
   {

@@ -8,9 +8,11 @@
 #include "cli/checkpoint/checkpoint_text.h"
 #include "cli/checkpoint/checkpoint_watch.h"
 #include "cli/checkpoint/quantize_checkpoint_options.h"
+#include "cli/checkpoint/shared_options.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
+#include "cli/text/input_name.h"
 #include "cli/text/names.h"
 #include "cli/text/number_text.h"
 #include "cli/text/output_name.h"
@@ -28,6 +30,7 @@ constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-comfyui/ --target comfyui
   octavo convert model.gguf -o model/                     a folder of bf16
   octavo convert mxfp4/ -o model.gguf --target gguf       for llama.cpp
+  octavo convert --plan plan.json -o out/ --rank 0 --world 8   one of eight processes
 
 Codes and scales of weights are unchanged, bit by bit: nothing is quantized again.
 Static activation and KV cache scales are converted where the target supports them.)";
@@ -41,17 +44,20 @@ struct Arguments {
   std::optional<std::string> non_finite;
   int threads = 0;
   bool resume = false, follow_links = false;
+  SharedArguments shared{};
 };
 
 using Work = std::function<ConvertCheckpointResult(const ConvertCheckpointOptions&)>;
 
 int run(const std::string& op, const Arguments& arguments, const Globals& globals,
         const Work& work) {
+  if (!is_shared(arguments.shared)) check_model(op, arguments.input);  // else the plan names it
   output_name(op, arguments.output);
   ConvertCheckpointOptions options{.threads = arguments.threads,
                                    .resume = arguments.resume,
                                    .follow_links = arguments.follow_links,
                                    .clamp_non_finite = is_clamped(op, arguments.non_finite)};
+  options.shared = shared_run(op, arguments.shared);
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
   ConvertCheckpointResult result;
@@ -67,7 +73,8 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     }
   }
   if (!done) {
-    say(text("octavo: [", op, "] stopped; the same command with --resume goes on from here"));
+    say(text("octavo: [", op, "] stopped; the same command ",
+             options.shared ? "" : "with --resume ", "goes on from here"));
     CheckpointWatch::die();
   }
   if (globals.json) {
@@ -85,7 +92,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
                         {"notes", std::move(notes)}})
               .dump() +
           "\n");
-  } else if (!result.was_complete) {
+  } else if (!result.was_complete && !result.finished_by_another) {
     const auto before = static_cast<double>(result.bytes_before);
     print(formatted("{} of {}, {} -> {}, {:.2f} s\n", grouped(result.weights, "weight"),
                     name_of(result.from), bytes_text(before),
@@ -93,14 +100,19 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     print(notes_text(result.notes));
   }
   finish_stdout();  // before messages about it on stderr
+  if (options.shared) {
+    say(shared_text(*options.shared, arguments.output, result.files_written,
+                    result.files_taken_over, !result.finished_by_another, result.was_complete));
+    if (result.finished_by_another || result.was_complete) return kGood;
+  }
   say_written(op, arguments.output, result.was_complete, result.written_again);
   return kGood;
 }
 
-void add_common(CLI::App& app, Arguments& arguments) {
+void add_common(CLI::App& app, Arguments& arguments, bool required) {
   app.add_option("MODEL", arguments.input,
                  "A quantized checkpoint: a folder, a .safetensors or a .gguf file")
-      ->required()
+      ->required(required)
       ->type_name("");
   app.add_option("-o,--output", arguments.output, "A folder (or file) that is not there yet")
       ->required()
@@ -125,12 +137,21 @@ Command add_convert(CLI::App& program, Globals& globals) {
                                  "Convert a quantized checkpoint to another dialect, without loss",
                                  kConvertExamples);
   auto arguments = std::make_shared<Arguments>();
-  add_common(*app, *arguments);
+  add_common(*app, *arguments, false);
+  add_shared_options(*app, arguments->shared);
   app->add_option("--target", arguments->target,
                   "Dialect to write: " + listed(dialect_names()) +
                       "; without it a GGUF file becomes ordinary numbers (bf16)")
       ->type_name("NAME");
-  return {app, [arguments, &globals] {
+  return {app, [app, arguments, &globals] {
+            check_shared_options("convert", *app, arguments->shared);
+            if (is_shared(arguments->shared))
+              return run("convert", *arguments, globals, [&](const auto& options) {
+                return convert_checkpoint(arguments->input, arguments->output, Dialect::octavo,
+                                          options);
+              });
+            if (arguments->input.empty())
+              throw UsageError("[convert] MODEL is required; see octavo convert --help");
             if (arguments->target.empty()) {
               if (!arguments->input.ends_with(".gguf"))
                 throw UsageError(text("[convert] got no --target; expected one of ",
@@ -154,7 +175,7 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
       add_subcommand(program, globals, "dequantize",
                      "Turn a quantized checkpoint back into ordinary numbers", kDequantizeExamples);
   auto arguments = std::make_shared<Arguments>();
-  add_common(*app, *arguments);
+  add_common(*app, *arguments, true);
   app->add_option("--dtype", arguments->dtype,
                   "Of the weights: " + listed(dequantized_dtype_names()) + " (default bf16)")
       ->type_name("TYPE");

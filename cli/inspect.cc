@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
+#include "cli/text/input_name.h"
 #include "cli/text/number_text.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
@@ -106,6 +107,7 @@ std::string table_text(std::vector<InspectedTensor> tensors, bool all, bool stat
 }
 
 int run_inspect(const Arguments& arguments, const Globals& globals) {
+  check_model("inspect", arguments.input);
   const Inspection seen = inspect_checkpoint(arguments.input, {.statistics = arguments.stats});
   if (!seen.problem.empty())
     say(text("octavo: [inspect] note: ", seen.problem, "; shown as it is stored"));

@@ -28,6 +28,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo verify out/                                will they?
   octavo compare model/ out/ --report diff.html     what became of each tensor
   octavo eval out/ --against model/ --text a.txt    what it did to the answers
+  octavo plan model/ -o plan.json --recipe nvfp4    for many processes, each with its share
   octavo inspect model/ --tree                      what is in a checkpoint
   octavo generate model/ --prompt "Once upon"       text from a model, quantized or not
   octavo formats                                    what the formats can hold
@@ -63,7 +64,7 @@ void check_models(const CLI::App& app) {
     const std::string name = option->get_positional() ? option->get_name(true) : "";
     if (name != "MODEL" && name != "A") continue;
     for (const std::string& path : option->results()) {
-      check_input(app.get_name(), path, "a model: a folder, a .safetensors or a .gguf file");
+      check_model(app.get_name(), path);
       (void)CheckpointReader(path);
     }
   }
@@ -103,13 +104,14 @@ int parse_and_run(int argc, char** argv) {
   program.add_flag("--version", version_asked, "Print the version");
   program.add_flag("--json", globals.json, "Write data as JSON");
   const std::vector<Command> commands{
-      add_formats(program, globals),   add_cast(program, globals),
-      add_quantize(program, globals),  add_verify(program, globals),
-      add_convert(program, globals),   add_dequantize(program, globals),
-      add_compare(program, globals),   add_inspect(program, globals),
-      add_generate(program, globals),  add_eval(program, globals),
-      add_calibrate(program, globals), add_attention_report(program, globals),
-      add_doctor(program, globals),    add_completion(program, globals),
+      add_formats(program, globals),    add_cast(program, globals),
+      add_quantize(program, globals),   add_plan(program, globals),
+      add_verify(program, globals),     add_convert(program, globals),
+      add_dequantize(program, globals), add_compare(program, globals),
+      add_conform(program, globals),    add_inspect(program, globals),
+      add_generate(program, globals),   add_eval(program, globals),
+      add_calibrate(program, globals),  add_attention_report(program, globals),
+      add_doctor(program, globals),     add_completion(program, globals),
   };
   check_command_name(argc, argv, command_names(commands));
   try {

@@ -8,7 +8,9 @@
 
 #include "cli/checkpoint/gate_argument.h"
 #include "cli/checkpoint/quantize_checkpoint_run.h"
+#include "cli/checkpoint/shared_options.h"
 #include "cli/command.h"
+#include "cli/quantize_sweep.h"
 #include "cli/tensor/quantize_input.h"
 #include "cli/tensor/quantize_plan.h"
 #include "cli/tensor/quantize_report.h"
@@ -25,6 +27,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/quantized_file.h"
 #include "octavo/quant/quantize.h"
+#include "octavo/report/choose_format.h"
 #include "octavo/round/policy_names.h"
 
 namespace octavo::cli {
@@ -38,6 +41,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude '\.0\.'
   octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
 
+  octavo quantize --plan plan.json -o out/ --rank 0 --world 8        one of eight processes
+
 Of arrays:
   octavo quantize x.npy --recipe mxfp8                       what MXFP8 does to an array
   octavo quantize x.npy --recipe nvfp4 --plot error.svg      where the error is, as a picture
@@ -47,6 +52,9 @@ Of arrays:
   octavo quantize x.npy --recipe mxfp4 --fail-if 'cosine<0.99' --fail-if 'sqnr<18'
   octavo quantize x.npy --recipe mxfp8 -o x.safetensors      codes and scales in a file
   octavo quantize x.npy --recipe fp8-block --json            for a program to read
+
+Of both:
+  octavo quantize x.npy --sweep recipe=mxfp8,mxfp4 --sweep tile=16,32,64,128 --report sweep.html
 
 Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when a
 limit is missed, and also when a result is NaN or Inf, which no metric counts. A checkpoint misses a
@@ -106,6 +114,8 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   const QuantizeInput input =
       read_quantize_input("quantize", arguments.input, arguments.from, more_bytes_each);
   const int threads = arguments.threads.value_or(0);
+  if (arguments.format == kMeasuredFormat)
+    report.scaling = choose_format(input.values, report.scaling, threads);
   const Clock::time_point start = Clock::now();
   const QuantizedTensor q = quantized(input, report.scaling, threads);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -139,33 +149,16 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 }
 
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
-  app.add_option("--recipe", arguments.recipe,
-                 "A preset, the name of a way to quantize: " + listed(preset_names()) +
-                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: "
-                     "fp8-block, or fp8-channel where blocks do not fit)")
-      ->type_name("NAME");
-  app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
-      ->type_name("FORMAT");
+  add_recipe_options(app, arguments);
   app.add_option("--tile", arguments.tile,
-                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor")
+                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
+                 "or 64, for blocks of that size in the form of the recipe's")
       ->type_name("RxC");
   app.add_option("--axis", arguments.axis,
                  "The dimension that the columns of a tile run along (default -1, the last)")
       ->type_name("N");
-  app.add_option("--scale", arguments.scale,
-                 "How scales are stored: " + listed(scale_format_names()))
-      ->type_name("TYPE");
-  app.add_option("--scale-rule", arguments.rule,
-                 "From amax to scale: " + listed(scale_rule_names()))
-      ->type_name("RULE");
-  app.add_option("--scale-policy", arguments.policy,
-                 "How the amax of a tile is found: max, mse, or percentile:P (default max)")
-      ->type_name("POLICY");
   app.add_option("--margin", arguments.margin, "Scales are multiplied by 2^N (default 0)")
       ->type_name("N");
-  app.add_option("--arith", arguments.arith,
-                 "Whose order of operations, bit for bit: " + listed(arith_names()))
-      ->type_name("NAME");
 }
 
 void add_encoding_options(CLI::App& app, QuantizeArguments& arguments) {
@@ -199,8 +192,8 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   auto arguments = std::make_shared<QuantizeArguments>();
   auto for_checkpoints = std::make_shared<CheckpointArguments>();
   app->add_option("IN", arguments->input,
-                  "A model: a folder, a .safetensors or a .gguf file; or an array: a .npy file")
-      ->required()
+                  "A model: a folder, a .safetensors or a .gguf file; or an array: a .npy file. "
+                  "With --plan it may be left out: the plan says where the model is")
       ->type_name("");
   add_scaling_options(*app, *arguments);
   add_encoding_options(*app, *arguments);
@@ -226,15 +219,35 @@ Command add_quantize(CLI::App& program, Globals& globals) {
                   "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
+  app->add_option("--sweep", arguments->sweep,
+                  "Try each of these values of an option, and with a second --sweep all pairs; "
+                  "show error, size and time, with --report as a page; write nothing else. "
+                  "Options: " +
+                      listed(sweep_options()))
+      ->type_name("OPTION=VALUES")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   add_checkpoint_options(*app, *for_checkpoints);
+  add_shared_options(*app, for_checkpoints->shared);
   group_options_by_input(*app);
   return {app, [app, arguments, for_checkpoints, &globals] {
+            if (arguments->input.ends_with(".npy")) check_kind_of_options(*app, false);
+            check_shared_options("quantize", *app, for_checkpoints->shared);
+            if (is_shared(for_checkpoints->shared)) {
+              check_kind_of_options(*app, true);
+              return run_quantize_checkpoint(*arguments, *for_checkpoints, globals);
+            }
+            if (arguments->input.empty())
+              throw UsageError("[quantize] IN is required; see octavo quantize --help");
             if (arguments->input != "-")
               check_input("quantize", arguments->input,
                           "a model (a folder, a .safetensors or a .gguf file) or an array (a .npy "
                           "file)");
             const bool checkpoint = is_checkpoint(arguments->input);
             check_kind_of_options(*app, checkpoint);
+            if (!arguments->sweep.empty())
+              return run_sweep(*arguments, *for_checkpoints, checkpoint, globals);
             return checkpoint ? run_quantize_checkpoint(*arguments, *for_checkpoints, globals)
                               : run_quantize(*arguments, globals);
           }};

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
+#include "cli/text/input_name.h"
 #include "cli/text/names.h"
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
@@ -59,6 +60,8 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     throw UsageError("[verify] got no checkpoint; give a folder or a .safetensors file");
   VerifyOptions options{.tensor_parallel = arguments.tensor_parallel, .codes = !arguments.no_codes};
   if (!arguments.loaders.empty()) options.loaders = loaders_of(arguments.loaders);
+  check_model("verify", arguments.input);
+  if (!arguments.against.empty()) check_model("verify", arguments.against);
   Verification seen = verify_all(CheckpointReader(arguments.input), options);
   if (!arguments.against.empty())
     for (Finding& finding : verify_against(arguments.input, arguments.against))

@@ -262,6 +262,20 @@ def python_stage() -> Count:
     return count
 
 
+def ray_stage() -> Count:
+    """octavo.ray on a cluster of several raylets on this machine; one process, as they share it."""
+    junit = RESULTS / "ray.xml"
+    junit.unlink(missing_ok=True)
+    good = run([".venv/bin/pytest", "-q", "-n", "0", "tests/ray", f"--junitxml={junit}"])
+    try:
+        count = count_cases(junit)
+    except (OSError, ET.ParseError):
+        return Count(failed=1)
+    if not good and count.failed == 0:
+        count.failed = 1
+    return count
+
+
 def checks_stage() -> Count:
     """What looks at sources and compiles nothing; each check counts as one case."""
     tracked = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -320,6 +334,7 @@ SECOND_TIER = {
 WITHOUT_PACKAGES = ("release", "slow")
 EXTRA_STAGES = {
     "slow": lambda: cpp_stage("release", test_preset="slow"),
+    "ray": ray_stage,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import attention, checkpoint, cpu, h200, h200_gemm, readme, x86
+from . import attention, checkpoint, cpu, h200, h200_attention, h200_decode, h200_gemm, readme, x86
 from .results import newest, on_h200, results, section
 
 TOP = (
@@ -45,6 +45,9 @@ def performance() -> str:
         h200_gemm.groups(on_h200("groups")),
         h200_gemm.layer(on_h200("linear")),
         h200_gemm.choices(on_h200("choices"), on_h200("shapes")),
+        h200_attention.forward(on_h200("attention-forward")),
+        h200_attention.gradients(on_h200("attention-backward")),
+        h200_decode.decode(on_h200("attention-decode")),
         attention.mean(newest("attention-mean"), on_h200("attention-mean-peers")),
         cpu.error(newest("error")),
     ]

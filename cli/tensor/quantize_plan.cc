@@ -2,6 +2,7 @@
 
 #include "cli/text/names.h"
 #include "octavo/base/error.h"
+#include "octavo/report/choose_format.h"
 #include "octavo/round/policy_names.h"
 
 namespace octavo::cli {
@@ -92,9 +93,13 @@ Scaling plan_scaling(const QuantizeArguments& options) {
     refuse("got neither --recipe nor --format; say how to quantize, with --recipe one of ",
            listed(preset_names()));
   Scaling scaling = options.recipe ? recipe_argument(*options.recipe) : Scaling{};
-  if (options.format) scaling.format = format_argument("[quantize] --format:", *options.format);
+  // "auto" is decided by the values (choose_format).
+  if (options.format && *options.format != kMeasuredFormat)
+    scaling.format = format_argument("[quantize] --format:", *options.format);
   if (options.tile)
-    scaling.tile = named_argument("[quantize] --tile:", *options.tile, tile_names(), parse_tile);
+    scaling.tile =
+        named_argument("[quantize] --tile:", *options.tile, tile_names(),
+                       [&](const std::string& name) { return parse_block(name, scaling.tile); });
   if (options.axis) scaling.axis = *options.axis;
   change_scale(options, scaling.scale);
   if (options.policy)

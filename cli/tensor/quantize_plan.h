@@ -17,7 +17,7 @@ struct QuantizeArguments {
       nan, non_finite, from;
   std::optional<int> margin, axis, threads, stochastic_bits;
   std::optional<std::uint64_t> seed;
-  std::vector<std::string> gates;
+  std::vector<std::string> gates, sweep;
 };
 
 // The recipe with the options applied. Throws UsageError for an invalid combination.

@@ -66,7 +66,8 @@ Words words_for(const std::string& command, const std::string& argument) {
                                                          {"--scale-rounding", scale_rounding_names},
                                                          {"--for", loader_names},
                                                          {"--dtype", dequantized_dtype_names}};
-  if (command == "dequantize" && argument == "--non-finite") return clamp_names();
+  if (argument == "--non-finite" && (command == "dequantize" || command == "plan"))
+    return clamp_names();
   const auto found = kKnown.find(argument);
   return found == kKnown.end() ? Words{} : found->second();
 }

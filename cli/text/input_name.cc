@@ -43,4 +43,8 @@ void check_input(const std::string& op, const std::string& path, std::string_vie
                near);
 }
 
+void check_model(const std::string& op, const std::string& path) {
+  check_input(op, path, "a model: a folder, a .safetensors or a .gguf file");
+}
+
 }  // namespace octavo::cli

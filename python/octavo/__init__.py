@@ -25,6 +25,7 @@ from octavo._checkpoint import (
 )
 from octavo._checkpoint_report import CheckpointReport, Finding, Findings, LimitMissed
 from octavo._compare_recipes import RecipeComparison, compare_recipes
+from octavo._conform import Conformance, conform
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._evaluate import Calibration, Evaluation, calibrate, evaluate
@@ -52,6 +53,7 @@ from octavo._quantized_from import quantized
 from octavo._report import GemmError, error, gemm_error
 from octavo._scaled import decode_scaled, encode_scaled
 from octavo._scaled_mm import scaled_mm
+from octavo._sweep import Sweep, choose_format, sweep
 from octavo._tokenizer import Tokenizer
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
@@ -75,8 +77,10 @@ __all__ = [
     "Model",
     "PackedWeights",
     "QuantizedTensor",
+    "Conformance",
     "RecipeComparison",
     "Scaling",
+    "Sweep",
     "Tokenizer",
     "__version__",
     "amax",
@@ -84,9 +88,11 @@ __all__ = [
     "backends",
     "calibrate",
     "cast",
+    "choose_format",
     "compare_checkpoints",
     "compare_recipes",
     "compat",
+    "conform",
     "convert_checkpoint",
     "decode",
     "decode_scaled",
@@ -131,6 +137,7 @@ __all__ = [
     "round_to_fp8_represented_as_int8",
     "save",
     "scaled_mm",
+    "sweep",
     "silu",
     "swiglu",
     "to_layout",

@@ -42,7 +42,7 @@ def align_exponents(
         a row: fewer values change where blocks of a row differ much in magnitude.
     out: the tensor of an earlier call to write into.
     count: return the number of changed elements, which synchronizes with a CUDA device.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    threads: maximum number of threads, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, as quantize has it.
 
     Returns (tensor, changed).

@@ -23,12 +23,13 @@ _MOST_DEVICES = 4096  # devices that verify splits matrices over, as in the comm
 
 
 def quantize_checkpoint(
-    model: Path,
+    model: Path | None,
     out: Path | None = None,
     recipe: str | None = None,
     target: str = "compressed-tensors",
     *,
     format: str | None = None,
+    tile: str | int | None = None,
     scale_rule: str | None = None,
     arith: str | None = None,
     scale_policy: str | None = None,
@@ -44,19 +45,28 @@ def quantize_checkpoint(
     max_memory: int | str = 256 << 20,
     resume: bool = False,
     follow_links: bool = False,
+    delete_source: bool = False,
     dry_run: bool = False,
     fail_if: Iterable[str] = (),
     progress: OnProgress | None = None,
+    plan: Path | None = None,
+    rank: int | None = None,
+    world: int | None = None,
+    takeover_after: float = 120.0,
 ) -> CheckpointReport:
     """Quantizes a checkpoint into files that servers load, through at most `max_memory`.
 
-    model: a folder with safetensors files, one of them, or a GGUF file. out: a folder that is not
-    there yet.
+    model: a folder with safetensors files, one of them, or a GGUF file; of a quantized one the
+    values are decoded as they are read. out: a folder that is not there yet.
     dry_run: write nothing, and give the plan: tensors with what becomes of each, files, sizes; it
     has the verb "plan" and no metrics. fail_if: limits such as "cosine<0.999"; where a tensor
-    misses one, LimitMissed is raised when all is written. follow_links: read and copy what symbolic
-    links out of the model's folder (of a Hugging Face cache: out of the model's folder there) lead
-    to, which is refused otherwise.
+    misses one, LimitMissed is raised when all is written. delete_source: delete each file of the
+    model when what is made of it is finished and was read back. follow_links: read and copy what
+    symbolic links out of the model's folder (of a Hugging Face cache: out of the model's folder
+    there) lead to, which is refused otherwise.
+    format: the element format; "auto" takes for each tensor that one of e4m3fn and e5m2 which has
+    less error. tile: the elements that share a scale, as "1x64", or 64: blocks of that size in the
+    form of the recipe's; targets hold few of them, "octavo" all.
     recipe: a preset (None: fp8-block, or fp8-channel where blocks do not fit the model); target:
     the dialect (naming and layout) of the output. include, exclude:
     regular expressions on names;
@@ -64,6 +74,11 @@ def quantize_checkpoint(
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
     call with resume=True goes on. Where there is nothing left to do it returns a report that says
     so (was_complete) and has no metrics; compare_checkpoints measures.
+    plan: a plan file (the json() of a dry run, or of `octavo plan`): this call is one of several
+    processes that divide its files; model may be None, and what a plan says is not said again.
+    rank, world: which of how many; None: as Slurm, mpirun or torchrun says. takeover_after: seconds
+    after which a process that gives no sign of life is taken over. The report of all but the last
+    process says finished_by_another, and has no tensors.
     """
     if scale_rounding not in ("bf16", "none"):
         raise ValueError(
@@ -80,6 +95,7 @@ def quantize_checkpoint(
         recipe=checked.word(op, "recipe", recipe),
         target=checked.word(op, "target", target),
         format=checked.word(op, "format", format),
+        tile=checked.tile(op, tile),
         scale_rule=checked.word(op, "scale_rule", scale_rule),
         arith=checked.word(op, "arith", arith),
         scale_policy=checked.word(op, "scale_policy", scale_policy),
@@ -92,15 +108,41 @@ def quantize_checkpoint(
         clamp_non_finite=nonfinite == "clamp",
         shard_bytes=checked.size(op, "shard_bytes", shard_bytes),
     )
-    source = checked.path(op, "model", model)
+    shared = checked.NOT_SHARED
+    if plan is not None:
+        said = {
+            "recipe": recipe is not None,
+            "target": target != "compressed-tensors",
+            "format": format is not None,
+            "scale_rule": scale_rule is not None,
+            "arith": arith is not None,
+            "scale_policy": scale_policy is not None,
+            "scale_format": scale_format is not None,
+            "include": bool(include),
+            "exclude": bool(exclude),
+            "recipe_for": bool(recipe_for),
+            "share": not share,
+            "scale_rounding": scale_rounding != "bf16",
+            "nonfinite": nonfinite != "error",
+            "shard_bytes": shard_bytes != 0,
+            "dry_run": dry_run,
+        }
+        for name in [name for name, given in said.items() if given]:
+            raise ValueError(f"[{op}] got {name}, which the plan says for all processes; leave it")
+        shared = checked.shared(op, plan, rank, world, takeover_after)
+    elif rank is not None or world is not None:
+        raise ValueError(f"[{op}] got rank or world without a plan; give plan, a file")
+    elif model is None:
+        raise TypeError(f"[{op}] got no model; say which, or give a plan, which says it")
+    source = "" if model is None else checked.path(op, "model", model)
     threads = checked.threads(op, threads)
     memory = checked.size(op, "max_memory", max_memory)
     resume = checked.flag(op, "resume", resume)
     follow_links = checked.flag(op, "follow_links", follow_links)
     progress = checked.called(op, progress)
     if checked.flag(op, "dry_run", dry_run):
-        plan = _octavo.plan_checkpoint(source, options, follow_links=follow_links)
-        return CheckpointReport(Plan(plan))
+        text = _octavo.plan_checkpoint(source, options, follow_links=follow_links)
+        return CheckpointReport(Plan(text))
     if out is None:
         raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
     handle = _octavo.quantize_checkpoint(
@@ -111,7 +153,12 @@ def quantize_checkpoint(
         max_memory=memory,
         resume=resume,
         follow_links=follow_links,
+        delete_source=checked.flag(op, "delete_source", delete_source),
         progress=progress,
+        plan=shared.plan,
+        rank=shared.rank,
+        world=shared.world,
+        takeover_after=shared.takeover_after,
     )
     return within(op, CheckpointReport(handle), limits)
 

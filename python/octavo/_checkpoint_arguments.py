@@ -6,6 +6,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from octavo import _octavo
 
@@ -43,6 +44,13 @@ def word(op: str, what: str, given: str | None) -> str:
     if given is not None and not isinstance(given, str):
         raise TypeError(f"[{op}] got {what}={given!r}; expected a str")
     return _text(op, what, given, "a str") if given else ""
+
+
+def tile(op: str, given: str | int | None) -> str:
+    """A tile, or the size of a block, as text."""
+    if isinstance(given, bool):
+        raise TypeError(f"[{op}] got tile={given!r}; expected a str or a number")
+    return str(given) if isinstance(given, int) else word(op, "tile", given)
 
 
 def flag(op: str, what: str, given: bool) -> bool:
@@ -115,3 +123,30 @@ def recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
         for one in pair:
             _text(op, "an entry of recipe_for", one, "a str")
     return list(given.items())
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One of several processes with a plan; -1: as the launcher says. No plan: alone."""
+
+    plan: str = ""
+    rank: int = -1
+    world: int = -1
+    takeover_after: float = 120.0
+
+
+NOT_SHARED = Shared()
+
+
+def shared(
+    op: str, plan: Path, rank: int | None, world: int | None, takeover_after: float
+) -> Shared:
+    if isinstance(takeover_after, bool) or not isinstance(takeover_after, (int, float)):
+        raise TypeError(f"[{op}] got takeover_after={takeover_after!r}; expected seconds")
+    most = _octavo.most_world()
+    return Shared(
+        path(op, "plan", plan),
+        -1 if rank is None else count(op, "rank", rank, 0, most - 1),
+        -1 if world is None else count(op, "world", world, 1, most),
+        float(takeover_after),
+    )

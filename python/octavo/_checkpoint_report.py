@@ -38,6 +38,9 @@ class CheckpointReport:
     bits_per_weight: float
     seconds: float
     was_complete: bool
+    finished_by_another: bool  # of one of several processes with a plan, as the next two
+    files_written: int
+    files_taken_over: int
     written_again: list[str]
     worst: list[str]
     notes: list[str]
@@ -45,7 +48,8 @@ class CheckpointReport:
 
     def __init__(self, handle: Any):
         self._handle = handle
-        self._data: dict[str, Any] = json.loads(handle.json())
+        alone = {"finished_by_another": False, "files_written": 0, "files_taken_over": 0}
+        self._data: dict[str, Any] = alone | json.loads(handle.json())
 
     if not TYPE_CHECKING:  # which would take any name for one of these
 

@@ -51,6 +51,7 @@ def compare_recipes(
     target: str = "compressed-tensors",
     *,
     format: str | None = None,
+    tile: str | int | None = None,
     scale_rule: str | None = None,
     arith: str | None = None,
     scale_policy: str | None = None,
@@ -73,6 +74,7 @@ def compare_recipes(
         recipe="fp8-block",  # each in turn instead
         target=checked.word(op, "target", target),
         format=checked.word(op, "format", format),
+        tile=checked.tile(op, tile),
         scale_rule=checked.word(op, "scale_rule", scale_rule),
         arith=checked.word(op, "arith", arith),
         scale_policy=checked.word(op, "scale_policy", scale_policy),

@@ -106,7 +106,7 @@ def encode(
         its dtype the result's, or uint8 or int8 (uint16 or int16 beyond eight bits). It may be x
         itself where codes are no larger than values.
     counts: also return Counts(saturated, flushed, nan); synchronizes with a CUDA device.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    threads: maximum number of threads, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
         address, or a stream of torch or CuPy. Calls do not synchronize and may be captured into a
         CUDA graph, except for nan="error" in a format without NaN.
@@ -167,7 +167,7 @@ def decode(
         float4_e2m1fn_x2 says so itself.
     cols: codes in a packed row, where its last byte is not full; all that fit if not given.
     out: an array of c's library to write into.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    threads: maximum number of threads, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, as encode has it.
     """
     op = "decode"

@@ -13,13 +13,13 @@ from octavo._dtypes import VALUES, as_value, dtype_name, kind_name
 from octavo._octavo import Format, PackedWeights, Scaling, View
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
 from octavo._produce import _vector
-from octavo._quantize import preset_names, value_kind
+from octavo._quantize import preset_names, quantize, value_kind
 from octavo._quantized import QuantizedTensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from octavo._typing import ArrayT, GemmOptions
+    from octavo._typing import ArrayT, GemmOptions, ProductOptions
 
 _MOST_PRODUCTS: Final = 2**62
 
@@ -93,6 +93,7 @@ def gemm(
     *,
     activation: str | None = None,
     residual: Any = None,
+    quantize_a: str | Scaling | None = None,
     out: Any = "float32",
     accumulator: str = "native",
     promote_every: int = 128,
@@ -111,6 +112,8 @@ def gemm(
     bias: [N], of any of these types.
     activation: "gelu", "gelu_tanh", "relu" or "silu".
     residual: of the shape of the result.
+    quantize_a: a preset or Scaling that the values a are quantized with first, in this call:
+        "int8-channel" beside weights of INT8 (W8A8), "fp8-channel" beside FP8, "mxfp8" ...
     out: "float32", "float16" or "bfloat16" ("float64" with that accumulator), or such a dtype of
         any library; a contiguous array to write into; or the name of a preset or a Scaling: the
         float32 results are quantized on the way.
@@ -122,7 +125,7 @@ def gemm(
         "amx_bf16": what AMX's bf16 tiles keep, bit for bit, slow, on a CPU.
     promote_every: of hopper_fp8: so many products are summed before the sum goes to a float32 one,
         a multiple of 32; 0 is never. A GPU has 128 alone.
-    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+    threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
     return_aligned: also return the number of elements of MX operands whose value changed in the
         product, because a GPU aligned block exponents, per row or per 128 columns. 0: it is the
@@ -133,6 +136,12 @@ def gemm(
     Returns an array of a's library, out, or a QuantizedTensor; and that number, if asked for.
     """
     op = "gemm"
+    if quantize_a is not None:
+        if isinstance(a, QuantizedTensor):
+            raise TypeError(
+                f"[{op}] got quantize_a for codes; expected an array for a, or no quantize_a"
+            )
+        a = quantize(a, quantize_a, threads=threads, stream=stream)
     return product(
         _operand(a, op, "a", stream),
         b if isinstance(b, PackedWeights) else _operand(b, op, "b", stream),
@@ -199,7 +208,7 @@ def gemm_grouped(
     *,
     out: Any = "float32",
     return_aligned: Literal[False] = False,
-    **options: Unpack[GemmOptions],
+    **options: Unpack[ProductOptions],
 ) -> ArrayT: ...
 @overload
 def gemm_grouped(
@@ -210,7 +219,7 @@ def gemm_grouped(
     *,
     out: Any = "float32",
     return_aligned: Literal[False] = False,
-    **options: Unpack[GemmOptions],
+    **options: Unpack[ProductOptions],
 ) -> Any: ...
 @overload
 def gemm_grouped(
@@ -221,7 +230,7 @@ def gemm_grouped(
     *,
     out: Any = "float32",
     return_aligned: Literal[True],
-    **options: Unpack[GemmOptions],
+    **options: Unpack[ProductOptions],
 ) -> tuple[Any, int]: ...
 def gemm_grouped(
     a: Any,

@@ -79,7 +79,7 @@ def layer_norm(
     dtype: of plain results: "float32", "float16" or "bfloat16"; by default that of x, and float32
         for float64.
     out: a contiguous array of x's library for plain results; must not overlap x.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    threads: maximum number of threads, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, as quantize has it. weight and bias are on the device of x.
 
     Returns an array of x's library, or a QuantizedTensor where quantize is given.

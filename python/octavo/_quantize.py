@@ -133,7 +133,7 @@ def dequantize(
 
     dtype: "float32" (default), "float64", "float16" or "bfloat16", or such a dtype of any library.
     out: a contiguous array of q's library to write into.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    threads: maximum number of threads, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, as quantize has it.
 
     Returns an array of the library that q is of.

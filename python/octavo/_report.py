@@ -46,7 +46,7 @@ class GemmError(NamedTuple):
 
 def error(
     x: Any,
-    q: QuantizedTensor,
+    q: Any,
     *,
     rows: bool = False,
     tiles: bool = False,
@@ -54,11 +54,16 @@ def error(
     columnwise: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
-    """Error metrics of a quantized tensor against its values, in one pass and little memory.
+    """Error metrics of a quantized tensor against its values, in one pass and little memory; or of
+    any array against another.
 
         >>> octavo.error(x, octavo.quantize(x, "mxfp8"))["relative_l2"]
         0.0265
+        >>> octavo.error(x, x.astype(np.float16))["sqnr"]
+        73.8
 
+    q: a QuantizedTensor; or an array of x's shape: any type of values, library and strides, with
+        which rows, tiles, histograms and columnwise say nothing.
     x: the values, of q's shape. Errors are measured on the CPU: what is on a CUDA device is copied
         there first, which synchronizes and costs a transfer.
     rows, tiles: also "rows" and "tiles", with lists of count, mse, relative_l2, sqnr and max_abs
@@ -66,14 +71,24 @@ def error(
     histograms: also "value_histogram" (first exponent, counts by power of two), "value_zeros" and
         "code_histogram".
     columnwise: measure the columnwise copy.
-    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+    threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
     Returns a dict with mse, relative_l2, sqnr (decibels), effective_bits, cosine, max_abs,
     max_relative, amax, saturated, flushed, their shares, counts of NaN and Inf, the range of scales
-    and bits_per_value. docs/numerics/metrics.md defines them.
+    and bits_per_value. docs/numerics/metrics.md defines them. Of two arrays what is known of them:
+    nothing about saturation, scales and bits.
     """
     op = "error"
     source = _on_cpu(x, op)
+    if not isinstance(q, QuantizedTensor):
+        asked = {"rows": rows, "tiles": tiles, "histograms": histograms, "columnwise": columnwise}
+        for name, given in asked.items():
+            if given:
+                raise ValueError(f"[{op}] got {name} with two arrays; expected a QuantizedTensor")
+        other = _on_cpu(q, op)
+        return _octavo.array_error(
+            source.view(value_kind(source, op)), other.view(value_kind(other, op))
+        )
     return _octavo.error(
         source.view(value_kind(source, op)),
         _checked(q, op)._on_host(),
@@ -104,7 +119,7 @@ def gemm_error(
     a_used, b_used: what was multiplied: QuantizedTensors or values.
     result: their product, [M, N], before bias, activation and residual. If not given, it is
         gemm(a_used, b_used) with this accumulator and promote_every.
-    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+    threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
     Exact products are those of float64 sums, on the CPU: what is on a CUDA device is copied there.
     docs/numerics/metrics.md defines the numbers.

@@ -56,7 +56,7 @@ def scaled_mm(
     contraction_dim: () or (1, 0), which is the same.
     use_fast_accum: changes nothing. A CPU sums in float32; the FP8 tensor cores of a GPU keep fewer
         bits, and their sums go to float32 every 128 products in either case.
-    threads: at most so many, up to 1024; 0 means all cores.
+    threads: maximum number of threads, up to 1024; 0 means all cores.
 
     The guide has the shapes of scales. Each operand may have a recipe of its own. Negative scales
     are an error on a CPU. On a GPU scales are not checked, and the call does not synchronize.

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from octavo._octavo import Scaling
+
     # Constraints, not a bound: a result has another dtype than the array that came in.
     ArrayT = TypeVar("ArrayT", np.ndarray[Any, np.dtype[Any]], torch.Tensor)
 
@@ -37,11 +39,15 @@ class ProduceOptions(RunOptions, total=False):
     out: Any
 
 
-class GemmOptions(RunOptions, total=False):
+class ProductOptions(RunOptions, total=False):
     activation: str | None
     residual: Any
     accumulator: str
     promote_every: int
+
+
+class GemmOptions(ProductOptions, total=False):
+    quantize_a: str | Scaling | None
 
 
 class AttentionOptions(RunOptions, total=False):
@@ -51,9 +57,12 @@ class AttentionOptions(RunOptions, total=False):
     softmax_scale: float | None
     soft_cap: float | None
     sinks: Any
+    dropout_p: float
+    seed: int | None
     query_lengths: Sequence[int] | None
-    key_lengths: Sequence[int] | None
+    key_lengths: Any
     bias: Any
+    block_table: Any
     precision: str
     rtol: float
     atol: float

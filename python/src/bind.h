@@ -83,6 +83,7 @@ void bind_error(nb::module_& module);
 void bind_format(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_dlpack(nb::module_& module);
+void bind_conform(nb::module_& module);
 void bind_convert(nb::module_& module);
 void bind_scaling(nb::module_& module);
 void bind_quant(nb::module_& module);

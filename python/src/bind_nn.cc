@@ -44,12 +44,14 @@ void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
 }
 
 // Its destruction may end a step, which waits for calls of other threads; those may wait for the
-// GIL.
+// GIL. Whether this thread holds it cannot be asked under the stable ABI, so that it is acquired,
+// which a thread that has it may do, and then released.
 void let_go(LinearSaved* saved) {
-  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+  if (Py_IsInitialized() == 0) {
     delete saved;
     return;
   }
+  const nb::gil_scoped_acquire held;
   const nb::gil_scoped_release released;
   delete saved;
 }

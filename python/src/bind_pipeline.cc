@@ -4,16 +4,22 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
 #include "bind.h"
 #include "octavo/base/error.h"
+#include "octavo/base/launcher.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
+#include "octavo/pipeline/plan/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
+#include "octavo/pipeline/sweep.h"
 #include "octavo/pipeline/verify_against.h"
 #include "octavo/report/gate.h"
 #include "watched.h"
@@ -22,9 +28,9 @@ namespace octavo::python {
 namespace {
 
 QuantizePlanOptions plan_options(const std::string& recipe, const std::string& target,
-                                 const std::string& format, const std::string& scale_rule,
-                                 const std::string& arith, const std::string& scale_policy,
-                                 const std::string& scale_format,
+                                 const std::string& format, const std::string& tile,
+                                 const std::string& scale_rule, const std::string& arith,
+                                 const std::string& scale_policy, const std::string& scale_format,
                                  const std::vector<std::string>& include,
                                  const std::vector<std::string>& exclude,
                                  const std::vector<std::pair<std::string, std::string>>& recipe_for,
@@ -33,6 +39,7 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
   return {.recipe = recipe,
           .target = parse_dialect(target),
           .format = format,
+          .tile = tile,
           .scale_rule = scale_rule,
           .arith = arith,
           .scale_policy = scale_policy,
@@ -46,14 +53,30 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
           .shard_bytes = shard_bytes};
 }
 
+// One of several processes with a plan file; -1: as the launcher says. Without a plan there is
+// none.
+std::optional<SharedRun> shared_run(const std::string& plan, int rank, int world,
+                                    double takeover_after) {
+  if (plan.empty()) return std::nullopt;
+  GivenRank given;
+  if (rank >= 0) given.rank = rank;
+  if (world >= 0) given.world = world;
+  const RankOfWorld me = rank_of_world("quantize_checkpoint", given);
+  return SharedRun{plan, me.rank, me.world, takeover_after};
+}
+
 CheckpointReport quantize(const std::string& source, const std::string& out,
                           const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
-                          bool resume, bool follow_links, const nb::object& progress) {
+                          bool resume, bool follow_links, bool delete_source,
+                          const nb::object& progress, const std::string& plan_file, int rank,
+                          int world, double takeover_after) {
   QuantizeCheckpointOptions options{.plan = plan,
                                     .threads = threads,
                                     .max_memory = max_memory,
                                     .resume = resume,
-                                    .follow_links = follow_links};
+                                    .follow_links = follow_links,
+                                    .delete_source = delete_source,
+                                    .shared = shared_run(plan_file, rank, world, takeover_after)};
   return watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
     return quantize_checkpoint(source, out, options);
@@ -63,8 +86,12 @@ CheckpointReport quantize(const std::string& source, const std::string& out,
 std::string plan_json(const std::string& path, const QuantizePlanOptions& options,
                       bool follow_links) {
   const nb::gil_scoped_release released;
-  const CheckpointReader source(path, copied_files(follow_links));
-  return json_of(source, plan_quantize(source, options));
+  const CheckpointReader source = open_values(path, copied_files(follow_links));
+  const QuantizePlan plan = plan_quantize(source, options);
+  std::string out;
+  write_plan_file(source, plan, {.follow_links = follow_links},
+                  [&](std::string_view piece) { out += piece; });
+  return out;
 }
 
 nb::dict convert_dict(const ConvertCheckpointResult& result) {
@@ -128,6 +155,14 @@ std::vector<std::pair<std::string, std::string>> missed(const CheckpointReport& 
   return out;
 }
 
+using Axes = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+std::vector<SweepAxis> axes_of(const Axes& given) {
+  std::vector<SweepAxis> axes;
+  for (const auto& [option, values] : given) axes.push_back({option, values});
+  return axes;
+}
+
 }  // namespace
 
 void bind_pipeline(nb::module_& module) {
@@ -138,19 +173,24 @@ void bind_pipeline(nb::module_& module) {
   nb::class_<RecipeComparison>(module, "RecipeComparison")
       .def("json", [](const RecipeComparison& comparison) { return json_of(comparison); })
       .def("html", [](const RecipeComparison& comparison) { return html_of(comparison); });
+  nb::class_<SweepResult>(module, "SweepResult")
+      .def("json", [](const SweepResult& sweep) { return json_of(sweep); })
+      .def("html", [](const SweepResult& sweep) { return html_of(sweep); });
   nb::class_<QuantizePlanOptions>(module, "QuantizePlanOptions");
   module.def("plan_options", &plan_options, nb::kw_only(), nb::arg("recipe"), nb::arg("target"),
-             nb::arg("format"), nb::arg("scale_rule"), nb::arg("arith"), nb::arg("scale_policy"),
-             nb::arg("scale_format"), nb::arg("include"), nb::arg("exclude"), nb::arg("recipe_for"),
-             nb::arg("share"), nb::arg("bf16_scales"), nb::arg("clamp_non_finite"),
-             nb::arg("shard_bytes"));
+             nb::arg("format"), nb::arg("tile"), nb::arg("scale_rule"), nb::arg("arith"),
+             nb::arg("scale_policy"), nb::arg("scale_format"), nb::arg("include"),
+             nb::arg("exclude"), nb::arg("recipe_for"), nb::arg("share"), nb::arg("bf16_scales"),
+             nb::arg("clamp_non_finite"), nb::arg("shard_bytes"));
   module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"), nb::kw_only(),
              nb::arg("follow_links"));
   module.def(
       "check_limit", [](const std::string& limit) { (void)parse_gate(limit); }, nb::arg("limit"));
   module.def("quantize_checkpoint", &quantize, nb::arg("source"), nb::arg("out"),
              nb::arg("options"), nb::kw_only(), nb::arg("threads"), nb::arg("max_memory"),
-             nb::arg("resume"), nb::arg("follow_links"), nb::arg("progress").none());
+             nb::arg("resume"), nb::arg("follow_links"), nb::arg("delete_source") = false,
+             nb::arg("progress").none(), nb::arg("plan") = "", nb::arg("rank") = -1,
+             nb::arg("world") = -1, nb::arg("takeover_after") = 120.0);
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
              nb::arg("resume"), nb::arg("follow_links"), nb::arg("clamp_non_finite"),
@@ -178,11 +218,38 @@ void bind_pipeline(nb::module_& module) {
       },
       nb::arg("source"), nb::arg("recipes"), nb::arg("options"), nb::kw_only(), nb::arg("threads"),
       nb::arg("max_memory"), nb::arg("progress").none());
+  module.def(
+      "sweep_checkpoint",
+      [](const std::string& source, const Axes& axes, const QuantizePlanOptions& plan, int threads,
+         std::uint64_t max_memory, const nb::object& progress) {
+        return watched(progress, [&](const OnProgress& on_progress) {
+          return sweep_checkpoint(source, axes_of(axes),
+                                  {.plan = plan,
+                                   .threads = threads,
+                                   .max_memory = max_memory,
+                                   .on_progress = on_progress});
+        });
+      },
+      nb::arg("source"), nb::arg("axes"), nb::arg("options"), nb::kw_only(), nb::arg("threads"),
+      nb::arg("max_memory"), nb::arg("progress").none());
+  module.def(
+      "sweep_array",
+      [](const View& values, const Axes& axes, const QuantizePlanOptions& plan,
+         const std::string& title, int threads) {
+        const nb::gil_scoped_release released;
+        SweepResult out = sweep_array(values, axes_of(axes), plan, threads);
+        out.title = title;
+        return out;
+      },
+      nb::arg("values"), nb::arg("axes"), nb::arg("options"), nb::kw_only(), nb::arg("title"),
+      nb::arg("threads"));
+  module.def("sweep_options", &sweep_options);
   module.def("verify_checkpoint", &verify_json, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
              nb::arg("tensor_parallel"), nb::arg("codes"), nb::arg("against"));
   module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),
              nb::arg("statistics"));
   module.def("most_threads", [] { return kMaxThreads; });
+  module.def("most_world", [] { return kMaxWorld; });
   module.def("dialect_names", &dialect_names);
   module.def("loader_names", &loader_names);
 }

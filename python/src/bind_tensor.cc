@@ -94,7 +94,7 @@ void bind_tensor(nb::module_& module) {
   module.def("array_memory", &array_memory, nb::arg("array_struct"),
              "The address of a NumPy array and whether it may be written, from its "
              "__array_struct__.");
-  nb::class_<View>(module, "View", "Somebody's memory, as the library sees it. Owns nothing.")
+  nb::class_<View>(module, "View", "The caller's memory, as the library sees it. Owns nothing.")
       .def(
           "__init__",
           [](View* self, std::uintptr_t address, const Kind& kind,

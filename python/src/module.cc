@@ -9,6 +9,7 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_format(module);
   octavo::python::bind_tensor(module);
   octavo::python::bind_dlpack(module);
+  octavo::python::bind_conform(module);
   octavo::python::bind_convert(module);
   octavo::python::bind_scaling(module);
   octavo::python::bind_quant(module);

@@ -87,7 +87,7 @@ def test_of_torch_s_function():
         ((x, x, x[0]), ValueError, "of 4, 4 and 3 dimensions; expected as many of each"),
         ((x, x, x, Q), TypeError, "got attn_mask = array("),
         ((x, x, x, None, "a"), TypeError, "got dropout_p = 'a'; expected a number"),
-        ((x, x, x, None, 0.5), NotImplementedError, "got dropout_p = 0.5"),
+        ((x, x, x, None, 1.5), ValueError, "got dropout_p = 1.5; expected 0 to less than 1"),
         ((x, x, x, None, 0.0, "no"), TypeError, "got is_causal = 'no'; expected True or False"),
         ((x, x, x, None, 0.0, False, "no"), TypeError, "got scale = 'no'; expected a number"),
         ((x, x, x, None, 0.0, False, None, "no"), TypeError, "got enable_gqa = 'no'"),

@@ -73,6 +73,17 @@ def test_seeds(folder):
     assert one == two != other
 
 
+def test_activations_of_bfloat16(folder):
+    ids = list(range(1, 20))
+    exact, rounded = (
+        ov.load_model(folder, activations=one).logits(ids) for one in ("float32", "bfloat16")
+    )
+    off = np.abs(exact - rounded).max() / np.abs(exact).max()
+    assert 0 < off < 15 * 2.0**-9  # fifteen roundings of 2^-9 in a line: decoder_test.cc
+    with pytest.raises(ValueError, match="'float32' or 'bfloat16'"):
+        ov.load_model(folder, activations="int8")
+
+
 def test_types_of_weights_in_memory(folder):
     whole, half = ov.load_model(folder), ov.load_model(folder, weights="bfloat16")
     assert half.nbytes * 2 == whole.nbytes

@@ -33,6 +33,7 @@ NUMPY_DTYPES = {
     "mxfp6": ("uint8", "float8_e8m0fnu"),
     "mxfp4": ("uint8", "float8_e8m0fnu"),
     "mxint8": ("uint8", "float8_e8m0fnu"),
+    "int8-channel": ("uint8", "float32"),
     "nvfp4": ("uint8", "float8_e4m3fn"),
     "fp8-block": ("float8_e4m3fn", "float32"),
 }
@@ -63,6 +64,7 @@ def test_numpy_unpacked_dtypes(ml_dtypes):
         ("nvfp4", "float4_e2m1fn_x2", "float8_e4m3fn"),
         ("mxfp6", "uint8", "float8_e8m0fnu"),
         ("mxint8", "uint8", "float8_e8m0fnu"),
+        ("int8-channel", "uint8", "float32"),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])

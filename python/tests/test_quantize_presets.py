@@ -42,10 +42,10 @@ class Element:
 
 
 class Integer(Element):
-    """MXINT8: two's complement, in units of 1/64."""
+    """Two's complement, in units of the smallest value: MXINT8 1/64, INT8 one."""
 
     def encode(self, u: np.ndarray) -> np.ndarray:
-        return np.clip(np.rint(u * 64.0), -128, 127).astype(np.int8).view(np.uint8)
+        return np.clip(np.rint(u / self.values[1]), -128, 127).astype(np.int8).view(np.uint8)
 
 
 E4M3 = Element(magnitudes(4, 3, 0x7F), 0x80)
@@ -53,7 +53,8 @@ E5M2 = Element(magnitudes(5, 2, 0x7C), 0x80)
 E2M3 = Element(magnitudes(2, 3, 0x20), 0x20)
 E3M2 = Element(magnitudes(3, 2, 0x20), 0x20)
 E2M1 = Element(magnitudes(2, 1, 0x08), 0x08)
-INT8 = Integer(np.arange(128) / 64.0, 0)
+MXINT8 = Integer(np.arange(128) / 64.0, 0)
+INT8 = Integer(np.arange(128) / 1.0, 0)
 
 PRESETS = {
     "fp8": (E4M3, (0, 0), "f32"),
@@ -66,7 +67,8 @@ PRESETS = {
     "mxfp6": (E2M3, (1, 32), "e8m0"),
     "mxfp6:e3m2fn": (E3M2, (1, 32), "e8m0"),
     "mxfp4": (E2M1, (1, 32), "e8m0"),
-    "mxint8": (INT8, (1, 32), "e8m0"),
+    "mxint8": (MXINT8, (1, 32), "e8m0"),
+    "int8-channel": (INT8, (1, 0), "f32"),
     "nvfp4": (E2M1, (1, 16), "e4m3+f32"),
 }
 
@@ -163,8 +165,8 @@ def test_dequantize_is_scale_times_value(name):
     elif scales.dtype == np.uint8:
         scales = 2.0 ** (scales.astype(float) - 127)
     scale = spread(np.atleast_2d(scales.astype(np.float64)), tile, x.shape)
-    if element is INT8:
-        value = codes.view(np.int8) / 64.0
+    if isinstance(element, Integer):
+        value = codes.view(np.int8) * element.values[1]
     else:
         value = element.values[codes & (element.sign - 1)]
         value = np.where(codes & element.sign, -value, value)

@@ -42,6 +42,7 @@ def test_sizes_of_both_copies():
         ("mxfp6", 75, 3 * 4),
         ("mxfp4", 50, 3 * 4),
         ("mxint8", 100, 3 * 4),
+        ("int8-channel", 100, 3 * 4),
         ("nvfp4", 50, 3 * 7 + 4),
     ],
 )

@@ -109,7 +109,10 @@ def test_results_of_eight_bits(out):
         arguments = (a, b.t(), ONE, ONE, None, torch.tensor(result), out)
         theirs, ours = torch._scaled_mm(*arguments), _scaled_mm(*arguments)
         assert ours.dtype == out
-        assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8)), result
+        same = ours.view(torch.uint8) == theirs.view(torch.uint8)
+        # oneDNN, which torch takes on CPUs with AMX, makes NaN of what is beyond the range.
+        beyond = theirs.float().isnan() & (ours.float().abs() == torch.finfo(out).max)
+        assert (same | beyond).all(), result
     # A scale of the result is for results of eight bits, in torch too.
     plain = _scaled_mm(a, b.t(), ONE, ONE, None, torch.tensor(2.0), torch.float32)
     assert torch.equal(plain, a.float() @ b.float().t())

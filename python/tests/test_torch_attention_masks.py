@@ -176,7 +176,6 @@ def test_arguments_are_transformer_engine_s():
 @pytest.mark.parametrize(
     "name, value",
     [
-        ("attention_dropout", 0.1),
         ("sequence_parallel", True),
         ("tp_size", 2),
         ("tp_group", object()),
@@ -206,6 +205,7 @@ def test_what_is_not_offered(name, value):
         ({"softmax_scale": "a"}, TypeError, "got softmax_scale = 'a'; expected a number"),
         ({"precision": "exact"}, ValueError, "expected one of fast, strict"),
         ({"attention_dropout": "no"}, TypeError, "got attention_dropout = 'no'"),
+        ({"attention_dropout": 1.0}, ValueError, "expected 0 to less than 1"),
         ({"name": 3}, TypeError, "got name = 3"),
     ],
 )

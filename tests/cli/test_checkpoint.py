@@ -156,7 +156,6 @@ def test_shards_stay_shards(octavo):
         "--scale-rule up",
         "--scale-rounding f32",
         "--nonfinite ignore",
-        "--tile 1x32",
         "--plot x.svg",
         "--fail-if cosine",
         "--report report.txt",

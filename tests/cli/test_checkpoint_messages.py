@@ -109,19 +109,25 @@ def test_a_dry_run_tells_layers_apart(octavo):
         "quantize modle.gguf",
         "quantize modle.npy",
         "convert modle/",
+        "convert modle/ -o out --target octavo",
         "convert modle/ --target modelopt",
         "dequantize modle/",
         "dequantize modle",
+        "dequantize modle -o out",
         "compare modle/",
+        "compare modle model",
+        "generate modle --ids 1",
+        "eval modle --ids ids.json",
         "inspect modle/",
         "verify modle/",
+        "verify modle --against model",
     ],
 )
 def test_a_mistyped_path_is_the_trouble(octavo, model, command):
     words = command.split()
     octavo(*words).refused(1, f"'{words[1]}'", "No such file or directory")
-    if words[0] in ("quantize", "convert", "dequantize") and "." not in words[1]:
-        octavo(*words).refused(1, "Did you mean 'model'?")
+    if "." not in words[1]:
+        octavo(*words).refused(1, f"[{words[0]}]", "Did you mean 'model'?")
 
 
 def test_what_is_missing_is_said_where_the_path_is_right(octavo, model):

@@ -70,6 +70,17 @@ def test_threads_and_memory_change_nothing(model):
     model(*little, "16M").refused(1, "got max_memory of 16 MiB", "at least")
 
 
+def test_activations(model):
+    """Rounded to bfloat16: near, and not the same; a state of one is none of the other."""
+    whole, rounded = (
+        model.good(*EVAL, "model", "--activations", one, "--json").json["models"][0]["total"]
+        for one in ("float32", "bfloat16")
+    )
+    one, other = (seen["log_loss"]["value"] for seen in (whole, rounded))
+    assert one != other and abs(one - other) < 1e-3 * one
+    model(*EVAL, "model", "--activations", "int8").refused(2, "expected float32 or bfloat16")
+
+
 def test_several_texts(model):
     (model.folder / "few.txt").write_text("5 6 7\n8 9")
     seen = model.good(*EVAL, "model", "--ids", "few.txt", "--tokens", "300", "--json").json
@@ -136,6 +147,7 @@ def test_resume_after_a_kill(model):
     model(*EVAL[:-1], "64", "four", "--against", "model", "--resume", "state").refused(
         1, "another evaluation", "window"
     )
+    model(*arguments, "--resume", "state", "--activations", "bfloat16").refused(1, "bfloat16")
     assert without_seconds(model.good(*arguments, "--resume", "state")) == whole
     assert not state.exists()
 

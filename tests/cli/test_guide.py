@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_model  # noqa: E402
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = ["command-line.md", "checkpoints.md"]
+PAGES = ["command-line.md", "checkpoints.md", "clusters.md"]
 
 
 def examples(page: str) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ def test_every_example(octavo, page):
     env = octavo.environment({"PATH": f"{bin_folder}:{os.environ['PATH']}"})
     tiny_model.llama(work / "model")
     commands = examples(page)
-    assert len(commands) > 5
+    assert len(commands) > 4
     for command, wanted in commands:
         done = subprocess.run(
             ["bash", "-c", command],
@@ -70,7 +70,7 @@ def test_every_example(octavo, page):
 
 def test_every_option_is_in_the_guide(octavo):
     text = "".join((GUIDE / page).read_text() for page in PAGES)
-    verbs = ("quantize", "verify", "convert", "dequantize", "compare", "inspect")
+    verbs = ("quantize", "plan", "verify", "convert", "dequantize", "compare", "inspect")
     for command in ("formats", "cast", "attention-report", "doctor", *verbs):
         for option in re.findall(r"^  (--[a-z-]+)", octavo.good(command, "--help").out, re.M):
             assert option in text, f"{command} {option}"

@@ -3,14 +3,22 @@ versions, so these look for what must be there."""
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
 
 COMMANDS = [
     "formats",
     "cast",
     "quantize",
+    "plan",
     "verify",
     "convert",
     "dequantize",
@@ -110,3 +118,23 @@ def test_strange_text_is_shown_clean(octavo):
         result = octavo("formats", word)
         result.refused(2)
         assert len(result.err) < 500 and result.err.rstrip("\n").isprintable()
+
+
+def test_options_for_one_kind_of_input_are_told_apart(octavo):
+    """In groups of their own in the help of quantize, and refused by name for the other kind."""
+    shown = octavo.good("quantize", "--help").out
+    octavo.save("x.npy", np.zeros((4, 32), np.float32))
+    tiny_model.llama(octavo.folder / "model")
+    for group, words in (
+        ("Arrays only", ["model", "-o", "out"]),
+        ("Checkpoints only", ["x.npy", "--recipe", "fp8"]),
+    ):
+        lines = shown.split(f"{group}:\n", 1)[1].split("\n\n", 1)[0].splitlines()
+        options = [found for line in lines if (found := re.match(r" +(--[\w-]+)( \S+)?", line))]
+        assert len(options) >= 9, group
+        for option in options:
+            value = "none" if option[1] == "--scale-rounding" else "1"
+            given = [option[1], value] if option[2] else [option[1]]
+            kind = "arrays" if group == "Arrays only" else "checkpoints"
+            octavo("quantize", *words, *given).refused(2, option[1], f"for {kind}")
+    assert octavo.files() == {"x.npy", "model"}

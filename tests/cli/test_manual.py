@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
-    "formats cast quantize verify convert dequantize compare generate eval calibrate inspect "
-    "attention-report doctor"
+    "formats cast quantize verify convert dequantize compare conform generate eval calibrate "
+    "inspect attention-report doctor"
 )
 
 

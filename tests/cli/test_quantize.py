@@ -23,6 +23,7 @@ RECIPES = [
     "mxfp6",
     "mxfp4",
     "mxint8",
+    "int8-channel",
     "nvfp4",
 ]
 

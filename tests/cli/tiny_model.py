@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-NAMES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64", "uint8": "U8"}
+NAMES = {
+    "float32": "F32",
+    "float16": "F16",
+    "uint16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "uint8": "U8",
+}
 
 
 def bf16(values: np.ndarray) -> np.ndarray:

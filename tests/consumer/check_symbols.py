@@ -4,7 +4,7 @@
 
 Every exported name must belong to namespace octavo, and its outermost part (octavo::encode,
 octavo::Tensor) must be declared with OCTAVO_API in an installed header: a name that is exported but
-not declared is an accident that somebody will come to rely on. The other way round, a function that
+not declared is an accident that users will come to rely on. The other way round, a function that
 an installed header declares and does not define must have OCTAVO_API, or no user can link it.
 """
 

@@ -7,6 +7,7 @@ import torch
 PAIRS = [
     ("compressed-tensors", "fp8", []),
     ("compressed-tensors", "fp8-channel", []),
+    ("compressed-tensors", "int8-channel", []),
     ("compressed-tensors", "fp8-block", []),
     ("compressed-tensors", "mxfp8", []),
     ("compressed-tensors", "mxfp6", []),
@@ -53,7 +54,7 @@ def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, 
     "recipe", ["fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "nvfp4"]
 )
 def test_models_of_other_types_compute(recipe, dtype, tmp_path):
-    """With the dtype that config.json says, as who loads a model by its name has it."""
+    """With the dtype that config.json says, as a caller that loads a model by its name has it."""
     source = models.make("llama", tmp_path / "model", dtype=dtype)
     models.octavo("quantize", source, "-o", tmp_path / "q", "--recipe", recipe)
     assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]

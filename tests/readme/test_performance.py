@@ -55,3 +55,14 @@ def test_what_peers_lose_in_the_text():
     ]
     said = f"loses {min(lost):.0f} to {max(lost):.0f} % of the answer at 8192 to 16384 keys"
     assert said in " ".join(README.split())
+
+
+def test_what_a_checkpoint_takes_in_the_table_of_tools():
+    rows = newest("checkpoint-peers-*.json")["rows"]
+    (sides,) = (row["sides"] for row in rows if row["recipe"] == "nvfp4")
+    ours, theirs = sides["octavo"], sides["model_free_ptq"]
+    said = (
+        f"| {ours['seconds']:.1f} s, {ours['peak_mebibytes']:.0f} MiB"
+        f" | {theirs['seconds']:.0f} s, {theirs['peak_mebibytes']:.0f} MiB |"
+    )
+    assert said in README

@@ -59,6 +59,9 @@ changed = ov.quantize_aligned(x).changed
 swizzled = ov.to_layout(q.scales, "swizzled_128x4")
 grid = ov.from_layout(swizzled, "swizzled_128x4", (4, 2))
 metrics: dict[str, Any] = ov.error(x, q, rows=True)
+of_least_error: ov.Scaling = ov.choose_format(x, "fp8")
+swept: ov.Sweep = ov.sweep(x, {"recipe": ["mxfp8", "mxfp4"]})
+conformance: ov.Conformance = ov.conform()
 ov.save("w.safetensors", {"w": q})
 loaded: ov.QuantizedTensor = ov.load("w.safetensors")["w"]
 
