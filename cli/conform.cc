@@ -9,7 +9,7 @@
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
 #include "octavo/base/error.h"
-#include "octavo/report/conform.h"
+#include "octavo/report/conform/conform.h"
 
 namespace octavo::cli {
 namespace {

@@ -142,9 +142,9 @@ Prepared prepare(const Data& data, bool alone) {
                                    .k_blocks = data.k_blocks,
                                    .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
                                    .raster_rows = kIs.persistent ? 8 : 1};
-  for (int i = 0; i < schedule.items(0); ++i) {
-    const GemmItem item = schedule.item(0, i);
-    made.stages_of_first += item.end - item.first;
+  for (int i = 0; i < schedule.work_tiles(0); ++i) {
+    const WorkTile work_tile = schedule.work_tile(0, i);
+    made.stages_of_first += work_tile.end - work_tile.first;
   }
   made.floor = 2 * kIs.cols * kIs.groups * kIs.row_passes;  // 64 rows x 128 of K, 4096 a cycle
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);

@@ -129,22 +129,26 @@ struct PipelineState {
 template <Version kIs>
 struct Walk {
   int cluster, count, at = 0, row = 0, col = 0;
-  GemmItem item{};
+  WorkTile work_tile{};
 
   __device__ __forceinline__ explicit Walk(const Product& of)
-      : cluster(static_cast<int>(blockIdx.x) / kIs.blocks), count(of.schedule.items(cluster)) {}
+      : cluster(static_cast<int>(blockIdx.x) / kIs.blocks),
+        count(of.schedule.work_tiles(cluster)) {}
   [[nodiscard]] __device__ __forceinline__ bool is_over() const { return at >= count; }
   __device__ __forceinline__ void next() { ++at; }
   __device__ __forceinline__ void find(const Product& of, int rank) {
-    item = of.schedule.item(cluster, at);
+    work_tile = of.schedule.work_tile(cluster, at);
     using K = Kernel<kIs>;
-    row = (K::kMulticastsRows ? item.unit_row : item.unit_row * kIs.blocks + rank) * K::kRows;
-    col = (K::kMulticastsRows ? item.unit_col * kIs.blocks + rank : item.unit_col) * K::kCols;
+    row = (K::kMulticastsRows ? work_tile.unit_row : work_tile.unit_row * kIs.blocks + rank) *
+          K::kRows;
+    col = (K::kMulticastsRows ? work_tile.unit_col * kIs.blocks + rank : work_tile.unit_col) *
+          K::kCols;
   }
   // From column `first` of the tile on; clamped to the last ones beyond the end.
   [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of,
                                                                    int first = 0) const {
-    return of.col_scales + min((col + first) / 128, of.k_blocks - 1) * of.k_blocks + item.first;
+    return of.col_scales + min((col + first) / 128, of.k_blocks - 1) * of.k_blocks +
+           work_tile.first;
   }
 };
 

@@ -52,11 +52,12 @@ template <Version kIs>
 __device__ __forceinline__ void tma_load_tiles(const Product& of, const Pipeline<kIs>& pipeline,
                                                int rank) {
   PipelineState<kIs> at;
-  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
-    walk.find(of, rank);
-    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+  for (Walk<kIs> scheduler(of); !scheduler.is_over(); scheduler.next()) {
+    scheduler.find(of, rank);
+    for (int block = scheduler.work_tile.first; block < scheduler.work_tile.end;
+         ++block, at.next()) {
       mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
-      tma_load_stage(of, pipeline, at.stage, walk, block, rank);
+      tma_load_stage(of, pipeline, at.stage, scheduler, block, rank);
     }
   }
 }
@@ -67,16 +68,18 @@ __device__ __forceinline__ void load_broadcast_scales(const Product& of,
                                                       const Pipeline<kIs>& pipeline, int rank,
                                                       int lane) {
   PipelineState<kIs> at;
-  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
-    walk.find(of, rank);
+  for (Walk<kIs> scheduler(of); !scheduler.is_over(); scheduler.next()) {
+    scheduler.find(of, rank);
     using K = Kernel<kIs>;
     const auto broadcast_scale_of = [&](int i) {
-      return BroadcastScales<BroadcastScale::shuffled>(walk.col_scales(of, i * K::kBroadcastCols),
-                                                       walk.item.end - walk.item.first, lane);
+      return BroadcastScales<BroadcastScale::shuffled>(
+          scheduler.col_scales(of, i * K::kBroadcastCols),
+          scheduler.work_tile.end - scheduler.work_tile.first, lane);
     };
     BroadcastScales<BroadcastScale::shuffled> broadcast_scales[] = {
         broadcast_scale_of(0), broadcast_scale_of(1), broadcast_scale_of(2)};
-    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+    for (int block = scheduler.work_tile.first; block < scheduler.work_tile.end;
+         ++block, at.next()) {
       float scales[K::kBroadcastScales];
 #pragma unroll
       for (int i = 0; i < K::kBroadcastScales; ++i) scales[i] = broadcast_scales[i].take();
@@ -99,18 +102,19 @@ __device__ __forceinline__ void load_multiplied_scales(const Product& of,
   PipelineState<kIs> at;
   const int first = (which * 32 + lane) * 4;
   const bool is_one = first < Kernel<kIs>::kRows;
-  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
-    walk.find(of, rank);
+  for (Walk<kIs> scheduler(of); !scheduler.is_over(); scheduler.next()) {
+    scheduler.find(of, rank);
     BroadcastScales<BroadcastScale::shuffled> broadcast_scale(
-        walk.col_scales(of), walk.item.end - walk.item.first, lane);
+        scheduler.col_scales(of), scheduler.work_tile.end - scheduler.work_tile.first, lane);
     const auto load = [&](int block) {
-      return is_one && block < walk.item.end
+      return is_one && block < scheduler.work_tile.end
                  ? __ldg(reinterpret_cast<const float4*>(of.row_scales + block * of.row_pitch +
-                                                         walk.row + first))
+                                                         scheduler.row + first))
                  : float4{};
     };
-    float4 now = load(walk.item.first), next = load(walk.item.first + 1);
-    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+    float4 now = load(scheduler.work_tile.first), next = load(scheduler.work_tile.first + 1);
+    for (int block = scheduler.work_tile.first; block < scheduler.work_tile.end;
+         ++block, at.next()) {
       const float by = broadcast_scale.take();
       const float4 after = load(block + 2);
       mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
@@ -210,20 +214,21 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
 #pragma unroll
   for (int s = 0; s < K::kSums; ++s) run[s] = 0.0F;
   PipelineState<kIs> at;
-  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
-    walk.find(of, rank);
-    if (K::kLoadsAhead && walk.row + group * kMmaRows >= of.row_count) {
+  for (Walk<kIs> scheduler(of); !scheduler.is_over(); scheduler.next()) {
+    scheduler.find(of, rank);
+    if (K::kLoadsAhead && scheduler.row + group * kMmaRows >= of.row_count) {
       // All rows are beyond the edge.
-      for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+      for (int block = scheduler.work_tile.first; block < scheduler.work_tile.end;
+           ++block, at.next()) {
         mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
         consumer_release(pipeline, at.stage, lane);
       }
-      if (kIs.stream_k && walk.item.is_partial)
+      if (kIs.stream_k && scheduler.work_tile.is_partial)
         mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
-    const int slot = slot_of<kIs>(walk.cluster, rank, group);
-    if (kIs.stream_k && walk.item.continues) {
+    const int slot = slot_of<kIs>(scheduler.cluster, rank, group);
+    if (kIs.stream_k && scheduler.work_tile.continues) {
       load_partial_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums[0]);
     } else {
 #pragma unroll
@@ -231,8 +236,8 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
 #pragma unroll
         for (int s = 0; s < K::kSums; ++s) sums[pass][s] = 0.0F;
     }
-    BroadcastScales<kIs.broadcast_scale> broadcast_scale(walk.col_scales(of),
-                                                         walk.item.end - walk.item.first, lane);
+    BroadcastScales<kIs.broadcast_scale> broadcast_scale(
+        scheduler.col_scales(of), scheduler.work_tile.end - scheduler.work_tile.first, lane);
     // Of the thread's two rows and all columns.
     struct Scales {
       float upper[kIs.row_passes][K::kBroadcastScales], lower[kIs.row_passes][K::kBroadcastScales];
@@ -263,11 +268,11 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
     bool full_barrier = false;
     constexpr int kCopies = kIs.copies;
 #pragma unroll kCopies
-    for (int block = walk.item.first; block < walk.item.end; ++block) {
+    for (int block = scheduler.work_tile.first; block < scheduler.work_tile.end; ++block) {
       const PipelineState<kIs> now = at;
       if constexpr (!K::kLoadsAhead) {
         __syncthreads();  // all threads have read it
-        if (thread == 0) tma_load_stage(of, pipeline, now.stage, walk, block, rank);
+        if (thread == 0) tma_load_stage(of, pipeline, now.stage, scheduler, block, rank);
       }
       if (!kIs.ahead && !full_barrier) mbarrier_wait(pipeline.full_barrier(now.stage), now.phase);
       at.next();
@@ -290,7 +295,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
         const bool last = pass + 1 == kIs.row_passes;
         if (K::kLoadsAhead && !kIs.ahead && last)
           full_barrier = mbarrier_test_wait(pipeline.full_barrier(at.stage), at.phase);
-        if (kIs.ahead && last && block + 1 < walk.item.end) {
+        if (kIs.ahead && last && block + 1 < scheduler.work_tile.end) {
           mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
           load_all(at.stage, next);
         }
@@ -313,18 +318,19 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
         wgmma_fence_operand(sums[pass]);  // before the next run is issued into the same registers
       }
     }
-    if (kIs.stream_k && walk.item.is_partial) {
+    if (kIs.stream_k && scheduler.work_tile.is_partial) {
       store_partial_sums(of, slot, thread, sums[0]);
       mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
-    const int row = walk.row + group * kMmaRows;
+    const int row = scheduler.row + group * kMmaRows;
     if constexpr (kIs.together) {
-      store_passes<kIs, 0>(of, pipeline, thread, group, row, walk.col, 0, kIs.row_passes, sums);
+      store_passes<kIs, 0>(of, pipeline, thread, group, row, scheduler.col, 0, kIs.row_passes,
+                           sums);
     } else {
 #pragma unroll
       for (int pass = 0; pass < kIs.row_passes; ++pass)
-        store_passes<kIs, kIs.row_passes - 1>(of, pipeline, thread, group, row, walk.col, pass,
+        store_passes<kIs, kIs.row_passes - 1>(of, pipeline, thread, group, row, scheduler.col, pass,
                                               pass + 1, sums);
     }
   }

@@ -14,7 +14,7 @@
 #include "octavo/base/macros.h"
 #include "octavo/nn/kv_cache.h"
 #include "octavo/nn/layer_observer.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/nn/transformer_layer.h"
 #include "octavo/tensor/view.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "octavo/model/weight_files_internal.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 
 namespace octavo {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"
 

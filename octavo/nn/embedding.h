@@ -5,7 +5,7 @@
 #include <span>
 
 #include "octavo/base/macros.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"
 

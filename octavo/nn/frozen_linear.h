@@ -12,7 +12,7 @@
 
 #include "octavo/base/macros.h"
 #include "octavo/nn/layer_observer.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/ops/packed_weights.h"
 #include "octavo/quant/produced.h"
 #include "octavo/quant/scaling.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {

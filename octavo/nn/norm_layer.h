@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "octavo/base/macros.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/quant/produced.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {

@@ -54,7 +54,7 @@ enum class TensorRole : std::uint8_t {
 }
 [[nodiscard]] OCTAVO_API std::string_view name_of(TensorRole role);  // "grad_output"
 
-// The three products of a layer, see nn/linear_pass.h.
+// The three products of a layer, see nn/linear/linear_pass.h.
 enum class LayerProduct : std::uint8_t { fprop, dgrad, wgrad };
 
 // Every recipe has an `accumulator`: what layers that name none themselves (LinearRun) keep the

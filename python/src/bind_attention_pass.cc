@@ -1,5 +1,5 @@
 // Forward of attention under the recipe of a scope, for the Python attention modules.
-#include "octavo/nn/attention_pass.h"
+#include "octavo/nn/linear/attention_pass.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>

@@ -6,7 +6,7 @@
 #include "bind.h"
 #include "octavo/base/error.h"
 #include "octavo/format/parse_format.h"
-#include "octavo/report/conform.h"
+#include "octavo/report/conform/conform.h"
 
 namespace octavo::python {
 namespace {

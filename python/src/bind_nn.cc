@@ -19,9 +19,9 @@
 #include "bind.h"
 #include "nn_run.h"
 #include "octavo/base/error.h"
-#include "octavo/nn/attention_pass.h"
-#include "octavo/nn/linear_pass.h"
-#include "octavo/nn/quantized_weight.h"
+#include "octavo/nn/linear/attention_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
+#include "octavo/nn/linear/quantized_weight.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/recipe/module_quantizers.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bind.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 
 namespace octavo::python {
 

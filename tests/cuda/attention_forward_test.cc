@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "octavo/backend/cuda/attention/forward.h"
+#include "octavo/backend/cuda/attention/forward/forward.h"
 #include "octavo/octavo.h"
 #include "tests/cuda/device_memory.h"
 

@@ -35,33 +35,35 @@ TEST_P(StreamKScheduleTest, EveryBlockOnceAndInOrder) {
   for (int cluster = 0; cluster < schedule.clusters; ++cluster) {
     std::int64_t blocks = 0;
     int leaves = 0;
-    const int items = schedule.items(cluster);
-    for (int i = 0; i < items; ++i) {
-      const GemmItem item = schedule.item(cluster, i);
-      ASSERT_LT(item.first, item.end) << to_text(GetParam());
-      ASSERT_TRUE(item.unit_row >= 0 && item.unit_row < rows && item.unit_col >= 0 &&
-                  item.unit_col < cols);
-      EXPECT_EQ(item.continues, item.first > 0);
-      EXPECT_EQ(item.is_partial, item.end < k_blocks);
-      EXPECT_FALSE(item.continues && item.is_partial);  // no item both waits and is waited for
-      leaves += item.is_partial ? 1 : 0;
-      if (item.continues) {
+    const int work_tiles = schedule.work_tiles(cluster);
+    for (int i = 0; i < work_tiles; ++i) {
+      const WorkTile work_tile = schedule.work_tile(cluster, i);
+      ASSERT_LT(work_tile.first, work_tile.end) << to_text(GetParam());
+      ASSERT_TRUE(work_tile.unit_row >= 0 && work_tile.unit_row < rows && work_tile.unit_col >= 0 &&
+                  work_tile.unit_col < cols);
+      EXPECT_EQ(work_tile.continues, work_tile.first > 0);
+      EXPECT_EQ(work_tile.is_partial, work_tile.end < k_blocks);
+      EXPECT_FALSE(work_tile.continues &&
+                   work_tile.is_partial);  // no work tile both waits and is waited for
+      leaves += work_tile.is_partial ? 1 : 0;
+      if (work_tile.continues) {
         // The part before is computed by the cluster before, after no more K blocks than are
         // computed here.
-        EXPECT_EQ(i, items - 1);
+        EXPECT_EQ(i, work_tiles - 1);
         std::int64_t there = 0;
         int j = 0;
-        while (!schedule.item(cluster - 1, j).is_partial) {
-          there += schedule.item(cluster - 1, j).end - schedule.item(cluster - 1, j).first;
-          ASSERT_LT(++j, schedule.items(cluster - 1));
+        while (!schedule.work_tile(cluster - 1, j).is_partial) {
+          there +=
+              schedule.work_tile(cluster - 1, j).end - schedule.work_tile(cluster - 1, j).first;
+          ASSERT_LT(++j, schedule.work_tiles(cluster - 1));
         }
-        const GemmItem before = schedule.item(cluster - 1, j);
-        EXPECT_TRUE(before.end == item.first && before.unit_row == item.unit_row &&
-                    before.unit_col == item.unit_col);
+        const WorkTile before = schedule.work_tile(cluster - 1, j);
+        EXPECT_TRUE(before.end == work_tile.first && before.unit_row == work_tile.unit_row &&
+                    before.unit_col == work_tile.unit_col);
         EXPECT_GE(blocks, there + before.end) << to_text(GetParam());
       }
-      parts[{item.unit_row, item.unit_col}].push_back({item.first, item.end});
-      blocks += item.end - item.first;
+      parts[{work_tile.unit_row, work_tile.unit_col}].push_back({work_tile.first, work_tile.end});
+      blocks += work_tile.end - work_tile.first;
     }
     EXPECT_EQ(leaves, schedule.hands_over_sums(cluster) ? 1 : 0);
     least = std::min(least, blocks);

@@ -3,6 +3,8 @@ against their list, cmake/public_headers.txt.
 
     check_layering.py [--root DIR] [--arrows FILE]
 
+A folder of octavo/, cli/ or python/ has at most 40 sources, its tests apart: more are two rooms.
+
 Prints one line per violation, `file:line: what is wrong`, and exits 1 if there is any. Unit tests
 (*_test.cc), bench/ and tests/ may include anything.
 """
@@ -18,6 +20,7 @@ from pathlib import Path
 import public_headers
 
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+MOST_SOURCES = 40  # of one folder: a reader finds a file by looking at the list
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -104,12 +107,29 @@ def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
     return wrong
 
 
+def check_folders(root: Path) -> list[str]:
+    """One line for each folder that has too many sources to find one by looking."""
+    counts: dict[Path, int] = {}
+    for top in ("octavo", "cli", "python"):
+        for file in (root / top).rglob("*"):
+            if file.suffix not in SOURCE_SUFFIXES | {".py"} or file.stem.endswith("_test"):
+                continue
+            if "tests" not in file.relative_to(root).parts:
+                counts[file.parent] = counts.get(file.parent, 0) + 1
+    return [
+        f"{folder.relative_to(root).as_posix()}/:1: {count} sources, at most {MOST_SOURCES}"
+        for folder, count in sorted(counts.items())
+        if count > MOST_SOURCES
+    ]
+
+
 def check(root: Path, arrows_text: str, list_text: str) -> list[str]:
     closed = close_arrows(read_arrows(arrows_text))
     public = public_headers.read_list(list_text)
     headers = [file for file in sources(root / "octavo") if file.suffix in (".h", ".cuh")]
     return [
         *check_library(root, closed),
+        *check_folders(root),
         *public_headers.check_headers(root, public, includes),
         *public_headers.check_api(root, public, headers),
         *public_headers.check_outside(root, public, includes, sources),

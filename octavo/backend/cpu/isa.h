@@ -68,11 +68,11 @@ struct MxBlocks {
 using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,
                         std::uint8_t* scales, std::int64_t n);
 
-// A strip: up to 32 rows and kMxStripCols columns that are read once for the rowwise and the
+// A panel: up to 32 rows and kMxPanelCols columns that are read once for the rowwise and the
 // columnwise copy. Column blocks go down the columns, to the transpose: `codes` and `scales` are
 // those of the first column, pitches in bytes lead to the next, and there is room for 32 codes of
 // each. Rows are quantized too where row_codes is given.
-struct MxStrip {
+struct MxPanel {
   const void* values;
   std::int64_t row_pitch, rows, cols;
   std::uint8_t *codes, *scales;
@@ -80,13 +80,13 @@ struct MxStrip {
   std::uint8_t *row_codes, *row_scales;
   std::int64_t row_code_pitch, row_scale_pitch;
 };
-inline constexpr std::int64_t kMxStripCols = 256;
-using MxStripSpan = void (*)(const MxBlocks&, const MxStrip&);
+inline constexpr std::int64_t kMxPanelCols = 256;
+using MxPanelSpan = void (*)(const MxBlocks&, const MxPanel&);
 
 struct MxKernels {
   MxRows rows = nullptr;         // unpacked codes
   MxRows packed_rows = nullptr;  // two codes of four bits to a byte
-  MxStripSpan strip = nullptr;
+  MxPanelSpan panel = nullptr;
 };
 
 // NVFP4: tiles of sixteen values in E2M1, packed, with e4m3 scales and one f32 scale per tensor.

@@ -12,7 +12,7 @@
 
 #include "octavo/model/decoder_layer.h"
 #include "octavo/model/model_files.h"
-#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/linear/linear_pass.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo::eval {

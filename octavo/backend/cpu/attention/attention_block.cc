@@ -20,7 +20,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Softmax kernels add to the bits of scores: a NaN must have room above.
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
+constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfMinusInfinity = 0xFC00, kHalfNan = 0x7E00;
 
 // A query block and the keys that its rows see. Unused columns see all keys, and their results are
 // not read.
@@ -239,9 +239,10 @@ class Block {
     }
     // Only non-finite scores are set.
     const bool is_nan = score != score;
-    reinterpret_cast<std::uint16_t*>(s_.scores)[key * width_ + col] = is_nan         ? kHalfNan
-                                                                      : score > 0.0F ? kHalfInfinity
-                                                                                     : kHalfNothing;
+    reinterpret_cast<std::uint16_t*>(s_.scores)[key * width_ + col] = is_nan ? kHalfNan
+                                                                      : score > 0.0F
+                                                                          ? kHalfInfinity
+                                                                          : kHalfMinusInfinity;
   }
 
   // Recomputes the scores of non-finite rows and keys by definition in f64: they are non-finite
@@ -307,7 +308,7 @@ class Block {
       end[c] = within(query_block.end[c]);
     }
     if (b_.method.narrow_scores) {
-      hide(reinterpret_cast<std::uint16_t*>(s_.scores), begin, end, kHalfNothing);
+      hide(reinterpret_cast<std::uint16_t*>(s_.scores), begin, end, kHalfMinusInfinity);
     } else {
       hide(s_.scores, begin, end, -kInfinity);
     }

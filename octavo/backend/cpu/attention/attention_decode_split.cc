@@ -90,7 +90,7 @@ class KeySplit {
   void run(float* partials) {
     const std::int64_t rows = decode_rows_of_head(job_), step = decode_row_floats(job_);
     for (std::int64_t r = 0; r < rows; ++r) {
-      if (!is_done(r)) continue;
+      if (!takes_part(r)) continue;
       std::fill_n(partials + r * step, step, 0.0F);
       *reinterpret_cast<DecodePartial*>(partials + r * step) = DecodePartial{};
       scores_.pack_query(r);
@@ -102,13 +102,13 @@ class KeySplit {
       // Rows that see the same keys are processed together: one query of each head that shares the
       // keys (GQA).
       for (std::int64_t r = 0; r < rows;) {
-        if (!is_done(r)) {
+        if (!takes_part(r)) {
           ++r;
           continue;
         }
         const DecodeSeen seen = seen_of(r, key, keys);
         int count = 1;
-        while (count < together_ && r + count < rows && is_done(r + count) &&
+        while (count < together_ && r + count < rows && takes_part(r + count) &&
                seen_of(r + count, key, keys) == seen)
           ++count;
         if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
@@ -116,7 +116,7 @@ class KeySplit {
       }
     }
     for (std::int64_t r = 0; r < rows; ++r)
-      if (is_done(r))
+      if (takes_part(r))
         reinterpret_cast<DecodePartial*>(partials + r * step)->norms =
             static_cast<float>(scores_.norms(r));
   }
@@ -125,7 +125,7 @@ class KeySplit {
   [[nodiscard]] const DecodeKernels& key_kernels() const {
     return *method_.decode_kernels(job_.k.at(split_.batch, split_.kv_head));
   }
-  [[nodiscard]] bool is_done(std::int64_t r) const {
+  [[nodiscard]] bool takes_part(std::int64_t r) const {
     return split_.only == nullptr || split_.only[r] != 0;
   }
 

@@ -29,7 +29,7 @@ std::int64_t equal_kc(std::int64_t most, std::int64_t depth, std::int64_t run) {
 constexpr std::int64_t kPackedABytes = 64 << 20, kLeastPackedRows = 2048;
 
 // f32: are codes of B packed by a kernel of their own? Then each is decoded once for all rows.
-bool packs_few(const GemmMethod& method, const GemmJob& job) {
+bool packs_small_m(const GemmMethod& method, const GemmJob& job) {
   if (method.packed_type != PackedType::f32 || method.kc == 0 || method.pack_codes == nullptr ||
       !job.b.is_quantized() || job.a.cols() % kDotStep != 0)
     return false;
@@ -54,8 +54,8 @@ GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
   // Matrix instructions pay from a few rows on, with packed weights from one.
   const bool has_matrices =
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
-  const std::int64_t few = has_matrices || packs_few(method, job) ? kDotRows : kSmallM;
-  c.small_m = job.out.rows <= few && !reads_panels(method, job.b);
+  const std::int64_t most_rows = has_matrices || packs_small_m(method, job) ? kDotRows : kSmallM;
+  c.small_m = job.out.rows <= most_rows && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
   c.packed_rows = job.out.rows;
@@ -291,7 +291,7 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   const Microkernel& tile = c.method->tile;
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
   const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
-  const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.few_rows()) ? tile.rows : c.mc;
+  const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.streams_b()) ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);
   if (c.lines == nullptr) take(scratch.b_packed, b_rows * c.kc, packed_size);

@@ -47,8 +47,8 @@ struct GemmBlocking {
   std::int64_t row_blocks = 0, col_blocks = 0;
   int threads = 1;
 
-  // With packs_a: so few rows that a packed panel of B need not stay in L2.
-  [[nodiscard]] bool few_rows() const { return !whole_k && mc <= 4 * method->tile.rows; }
+  // With packs_a: M is so small that panels of B are read once: they need not stay in L2.
+  [[nodiscard]] bool streams_b() const { return !whole_k && mc <= 4 * method->tile.rows; }
 };
 // Elements of K of a few rows of A that are packed at a time, for lines of B.
 inline constexpr std::int64_t kLinePieceK = 512;

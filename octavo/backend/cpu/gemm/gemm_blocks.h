@@ -26,7 +26,8 @@ using ComputeBlock = void (*)(const GemmCall&, const GemmBlock&, const GemmScrat
 // panel at a time; or all of K is one block. A few rows by packed weights are packed for the same.
 void packed_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
-void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
+void register_decode_block(const GemmCall& call, const GemmBlock& block,
+                           const GemmScratch& scratch);
 void whole_k_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch);
 void pack_a(const GemmCall& call, std::int64_t panel, const GemmScratch& scratch);
 // A few rows of A, of which pieces of K are packed before all blocks, by lines of B.

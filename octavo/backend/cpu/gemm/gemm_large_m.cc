@@ -103,8 +103,8 @@ void pack_depth(const GemmCall& call, PanelOf side, std::int64_t first, std::int
 
 // Of few rows, panels of B are of little use: each is multiplied while L1 has it, or where packed
 // weights are.
-void few_panels(const GemmCall& call, const GemmBlock& block, const KBlock& at,
-                const GemmScratch& scratch, bool overwrites) {
+void streamed_panels(const GemmCall& call, const GemmBlock& block, const KBlock& at,
+                     const GemmScratch& scratch, bool overwrites) {
   const GemmBlocking& c = call.blocking;
   const Microkernel& tile = c.method->tile;
   const std::int64_t padded_cols = round_up(block.cols, tile.cols);
@@ -187,13 +187,13 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
   const int tile_rows = c.method->tile.rows;
   const std::int64_t depth = call.job.a.cols(),
                      padded_cols = round_up(block.cols, c.method->tile.cols);
-  const bool few = c.few_rows(), in_place = !few && c.method->sums_in_place &&
-                                            call.epilogue.is_plain_f32() &&
-                                            padded_cols == block.cols;
+  const bool streams = c.streams_b(), in_place = !streams && c.method->sums_in_place &&
+                                                 call.epilogue.is_plain_f32() &&
+                                                 padded_cols == block.cols;
   for (std::int64_t k = 0; k < depth; k += c.kc) {
     const KBlock at = k_block(c, depth, k);
-    if (few) {
-      few_panels(call, block, at, scratch, k == 0);
+    if (streams) {
+      streamed_panels(call, block, at, scratch, k == 0);
       if (k + c.kc < depth) continue;
       for (std::int64_t i = 0; i < block.rows; ++i)
         call.epilogue(block.row + i, block.col, block.cols, scratch.sums + i * padded_cols);
@@ -219,7 +219,8 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
 }
 
 // A few rows by packed weights, decoded in registers (GemmMethod::multiply_codes).
-void few_rows_block(const GemmCall& call, const GemmBlock& block, const GemmScratch& scratch) {
+void register_decode_block(const GemmCall& call, const GemmBlock& block,
+                           const GemmScratch& scratch) {
   const GemmBlocking& c = call.blocking;
   const Microkernel& tile = c.method->tile;
   const std::int64_t depth = call.job.a.cols(), padded_cols = round_up(block.cols, tile.cols);

@@ -1,5 +1,5 @@
 // The MX driver. Rowwise copies go to the kernel in long pieces. Where a columnwise copy is wanted,
-// 64 rows (two strips) are processed in pieces that stay in L1, so that memory is read once.
+// 64 rows (two panels) are processed in pieces that stay in L1, so that memory is read once.
 #include "octavo/backend/cpu/quantize/mx_driver.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kLine = 64;  // bytes of a cache line
-constexpr std::int64_t kStripRows =
-    64;  // rows quantized together (two strips): 64 codes of a column fill a cache line
+constexpr std::int64_t kPanelRows =
+    64;  // rows quantized together (two panels): 64 codes of a column fill a cache line
 constexpr std::int64_t kRowPiece =
     8192;  // elements of a row per call: much more work than its setup
 
@@ -82,7 +82,7 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const MxKernels kernels = isa.mx(blocks);
   const bool packs_itself =
       rowwise.codes.packed && format.bits() == 4 && kernels.packed_rows != nullptr;
-  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.strip == nullptr)) return false;
+  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.panel == nullptr)) return false;
 
   // Contiguous rows of whole blocks are treated as one long row.
   const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
@@ -107,33 +107,33 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
   // Codes of columns are collected until they fill whole cache lines of the transpose.
-  const auto strip = [&](std::int64_t row, std::int64_t count) {
-    alignas(kLine) std::uint8_t collected[kMxStripCols * kStripRows];
-    for (std::int64_t col = 0; col < cols; col += kMxStripCols) {
-      const std::int64_t n = std::min(kMxStripCols, cols - col);
+  const auto panel = [&](std::int64_t row, std::int64_t count) {
+    alignas(kLine) std::uint8_t collected[kMxPanelCols * kPanelRows];
+    for (std::int64_t col = 0; col < cols; col += kMxPanelCols) {
+      const std::int64_t n = std::min(kMxPanelCols, cols - col);
       for (std::int64_t down = 0; down < count; down += kMxBlock) {
         const bool rows_too = rowwise.wanted();
-        const MxStrip one{
+        const MxPanel one{
             .values = element(values, row + down, col),
             .row_pitch = values.row_pitch,
             .rows = std::min(kMxBlock, count - down),
             .cols = n,
             .codes = collected + down,
             .scales = bytes_at(columnwise.scales, col, (row + down) / kMxBlock),
-            .code_pitch = kStripRows,
+            .code_pitch = kPanelRows,
             .scale_pitch = columnwise.scales.row_pitch,
             .row_codes = rows_too ? bytes_at(rowwise.codes, row + down, col) : nullptr,
             .row_scales = rows_too ? bytes_at(rowwise.scales, row + down, col / kMxBlock) : nullptr,
             .row_code_pitch = rowwise.codes.row_pitch,
             .row_scale_pitch = rowwise.scales.row_pitch};
-        kernels.strip(blocks, one);
+        kernels.panel(blocks, one);
       }
       std::uint8_t* to = bytes_at(columnwise.codes, col, row);
       const std::uint8_t* from = collected;
-      for (std::int64_t i = 0; i < n; ++i, to += columnwise.codes.row_pitch, from += kStripRows) {
+      for (std::int64_t i = 0; i < n; ++i, to += columnwise.codes.row_pitch, from += kPanelRows) {
         // A line of known length is four stores, not a call of memcpy.
-        if (count == kStripRows) {
-          std::memcpy(to, from, kStripRows);
+        if (count == kPanelRows) {
+          std::memcpy(to, from, kPanelRows);
         } else {
           std::memcpy(to, from, static_cast<std::size_t>(count));
         }
@@ -142,8 +142,8 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   };
   const int threads = useful_threads(exec, rows * cols);
   if (columnwise.wanted()) {
-    parallel_units((rows + kStripRows - 1) / kStripRows, threads, [&](std::int64_t u) {
-      strip(u * kStripRows, std::min(kStripRows, rows - u * kStripRows));
+    parallel_units((rows + kPanelRows - 1) / kPanelRows, threads, [&](std::int64_t u) {
+      panel(u * kPanelRows, std::min(kPanelRows, rows - u * kPanelRows));
     });
   } else {
     const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;

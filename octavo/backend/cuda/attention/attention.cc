@@ -2,9 +2,9 @@
 // the rest.
 #include <string>
 
-#include "octavo/backend/cuda/attention/decode.h"
-#include "octavo/backend/cuda/attention/decode_pages.h"
-#include "octavo/backend/cuda/attention/forward.h"
+#include "octavo/backend/cuda/attention/decode/decode.h"
+#include "octavo/backend/cuda/attention/decode/decode_pages.h"
+#include "octavo/backend/cuda/attention/forward/forward.h"
 #include "octavo/backend/cuda/attention/general.h"
 #include "octavo/backend/cuda/runtime/kernel_table.h"
 #include "octavo/backend/cuda/runtime/runtime.h"

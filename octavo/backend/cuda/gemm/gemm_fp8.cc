@@ -147,14 +147,16 @@ bool fits_fp8(const GemmJob& job) {
   return sizes_fit(job) && sums_fit && operand_fits(job.a) && operand_fits(job.b);
 }
 
-void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape, const GemmGate* gate) {
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape,
+              const LaunchPredicate* predicate) {
   gemm_in_tiles(
       exec, job,
-      shape != nullptr ? tiling_in(job, *shape) : choose_tiling(job, clusters_on(exec, 1)), gate);
+      shape != nullptr ? tiling_in(job, *shape) : choose_tiling(job, clusters_on(exec, 1)),
+      predicate);
 }
 
 void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tiling,
-                   const GemmGate* gate) {
+                   const LaunchPredicate* predicate) {
   const GemmOperand& rows = tiling.swap_ab ? job.b : job.a;
   const GemmOperand& cols = tiling.swap_ab ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
@@ -207,7 +209,7 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
                                                         : 0,
                        group_cols);
   slots.give_to(plan);
-  if (gate != nullptr) plan.gate = *gate;
+  if (predicate != nullptr) plan.predicate = *predicate;
   launch(exec, plan, tiling, row_codes.codes(), col_codes.codes());
 }
 

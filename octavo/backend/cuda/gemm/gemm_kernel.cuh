@@ -48,26 +48,27 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kClusterSize;
   if (thread == 0) init_pipeline(pipeline, Kernel::kBroadcastScales > 0 ? 2 : 1);
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
-  ItemWalk walk;
+  TileScheduler scheduler;
   if (group == Kernel::kGroups) {
     if (thread % 128 == 0) {
       prefetch_tensor_map(plan.rows_tensor_map);
       prefetch_tensor_map(plan.cols_tensor_map);
     }
-    walk = ItemWalk(plan.schedule, cluster);
+    scheduler = TileScheduler(plan.schedule, cluster);
   }
   if constexpr (Kernel::kClusterSize > 1)
     cluster_sync();
   else
     __syncthreads();
 
-  const bool has_gate = plan.gate.number != nullptr;
-  if (has_gate) pdl_launch_dependents();  // of several gated kernels in a row, most exit at once
+  const bool has_predicate = plan.predicate.number != nullptr;
+  if (has_predicate)
+    pdl_launch_dependents();  // of several gated kernels in a row, most exit at once
   pdl_wait();
-  if (has_gate && *plan.gate.number != plan.gate.wanted) return;
+  if (has_predicate && *plan.predicate.number != plan.predicate.wanted) return;
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kUsesSetmaxnreg) setmaxnreg_dec<Kernel::kProducerRegisters>();
-    producer_warpgroup(plan, pipeline, walk, rank, thread % 128);
+    producer_warpgroup(plan, pipeline, scheduler, rank, thread % 128);
     pdl_launch_dependents();
   } else {
     if constexpr (Kernel::kUsesSetmaxnreg) setmaxnreg_inc<Kernel::kConsumerRegisters>();

@@ -104,14 +104,14 @@ void gemm_mx(const Exec& exec, const GemmJob& job) {
   std::optional<Aligned> a, b;
   if (is_mx(job.a)) a.emplace(inner, job.a, found, job.aligned);
   if (is_mx(job.b)) b.emplace(inner, job.b, found, job.aligned);
-  const auto gate = [&](AlignMode mode) {
-    return GemmGate{.number = &found->mode, .wanted = static_cast<unsigned>(mode)};
+  const auto predicate = [&](AlignMode mode) {
+    return LaunchPredicate{.number = &found->mode, .wanted = static_cast<unsigned>(mode)};
   };
   const auto multiply = [&](AlignMode mode) {
     GemmJob part = job;
     if (a) part.a = a->operand(mode == AlignMode::by_row);
     if (b) part.b = b->operand(mode == AlignMode::by_row);
-    const GemmGate its = gate(mode);
+    const LaunchPredicate its = predicate(mode);
     gemm_fp8(exec, part, nullptr, &its);
   };
   if (a) a->by_row(inner);
@@ -120,7 +120,7 @@ void gemm_mx(const Exec& exec, const GemmJob& job) {
   if (a) a->by_columns(inner);
   if (b) b->by_columns(inner);
   multiply(AlignMode::by_columns);
-  gemm_mx_exact(exec, job, gate(AlignMode::as_they_are));
+  gemm_mx_exact(exec, job, predicate(AlignMode::as_they_are));
   if (job.aligned != nullptr) take_count(inner, found, job.aligned);
 }
 

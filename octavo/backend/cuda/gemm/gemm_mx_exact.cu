@@ -49,7 +49,7 @@ struct ExactPlan {
   PlanGroup whole{};                  // the only product, where there are no groups
   const PlanGroup* groups = nullptr;  // sorted by first_unit, in device memory
   std::int32_t group_count = 0, units = 0;
-  GemmGate gate{};
+  LaunchPredicate predicate{};
 };
 
 // Sixteen codes of a row, and their block's power of two.
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     gemm_mx_exact_kernel(const __grid_constant__ ExactPlan plan) {
   __shared__ __align__(16) Stage stage;
   pdl_wait();
-  if (*plan.gate.number != plan.gate.wanted) return;
+  if (*plan.predicate.number != plan.predicate.wanted) return;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   constexpr int kAcross = kCols / kWarpSide;
   const int row = warp / kAcross * kWarpSide, col = warp % kAcross * kWarpSide;
@@ -229,9 +229,11 @@ Side side_of(const GemmOperand& operand) {
 
 }  // namespace
 
-void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate) {
-  ExactPlan plan{
-      .a = side_of(job.a), .b = side_of(job.b), .epilogue = epilogue_of(job), .gate = gate};
+void gemm_mx_exact(const Exec& exec, const GemmJob& job, const LaunchPredicate& predicate) {
+  ExactPlan plan{.a = side_of(job.a),
+                 .b = side_of(job.b),
+                 .epilogue = epilogue_of(job),
+                 .predicate = predicate};
   const auto narrow = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
   plan.whole = {.row_end = narrow(job.a.rows()),
                 .col_end = narrow(job.b.rows()),

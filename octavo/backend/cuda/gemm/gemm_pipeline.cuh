@@ -12,7 +12,7 @@
 
 namespace octavo::cuda {
 
-// Tile info: the work item that a stage begins. It travels with the stage, so that only the
+// Tile info: the work tile that a stage begins. It travels with the stage, so that only the
 // producer thread computes the schedule.
 struct alignas(16) TileInfo {
   int row, col;        // of the plan, where the unit begins

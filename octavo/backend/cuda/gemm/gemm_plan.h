@@ -49,9 +49,9 @@ constexpr GemmEpilogue epilogue_of(const GemmJob& job) {
           .activation = job.activation.value_or(ProducerKind::relu)};
 }
 
-// A gate in device memory: the kernel exits at once unless *number is `wanted`.
-struct GemmGate {
-  const unsigned* number = nullptr;  // null: no gate
+// A predicate in device memory: the kernel exits at once unless *number is `wanted`.
+struct LaunchPredicate {
+  const unsigned* number = nullptr;  // null: the kernel always runs
   unsigned wanted = 0;
 };
 
@@ -77,7 +77,7 @@ struct GemmPlan {
   float* partial = nullptr;             // stream-K partial sums, handed over to the next cluster
   unsigned long long* ready = nullptr;  // ... and their flags: `ticket` once stored
   unsigned long long ticket = 0;
-  GemmGate gate{};
+  LaunchPredicate predicate{};
 };
 
 // Workspace for partial sums of `slots` warpgroups, 64 rows by `cols` columns each.
@@ -141,16 +141,16 @@ class PlanGroups {
 // Conditions of all tensor-core GEMMs: sizes within the 32-bit coordinates of TMA.
 [[nodiscard]] bool sizes_fit(const GemmJob& job);
 void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr,
-              const GemmGate* gate = nullptr);
+              const LaunchPredicate* predicate = nullptr);
 // The same with a given tile shape.
 void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tiling,
-                   const GemmGate* gate = nullptr);
+                   const LaunchPredicate* predicate = nullptr);
 
 // gemm_mx.cc: MX by MX, or MX by what fits_fp8 accepts.
 [[nodiscard]] bool fits_mx(const GemmJob& job);
 void gemm_mx(const Exec& exec, const GemmJob& job);
 // gemm_mx_exact.cu: the same without exponent alignment, summed in f32.
-void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate);
+void gemm_mx_exact(const Exec& exec, const GemmJob& job, const LaunchPredicate& predicate);
 
 // gemm_recode.cu: codes of six bits or fewer whose values e4m3 holds, with scales that the FP8
 // kernels accept.

@@ -25,35 +25,37 @@ struct ScaleVector {
   }
 };
 
-// The tile info of a work item: where its unit is.
+// The tile info of a work tile: where its unit is.
 template <typename Kernel>
-__device__ __forceinline__ TileInfo tile_info_of(const GemmPlan& plan, const GemmItem& item) {
-  TileInfo tile{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols,
-                static_cast<std::uint32_t>(item.end - item.first) |
-                    (item.continues ? TileInfo::kContinues : 0) |
-                    (item.is_partial ? TileInfo::kIsPartial : 0),
+__device__ __forceinline__ TileInfo tile_info_of(const GemmPlan& plan, const WorkTile& work_tile) {
+  TileInfo tile{work_tile.unit_row * Kernel::kUnitRows, work_tile.unit_col * Kernel::kUnitCols,
+                static_cast<std::uint32_t>(work_tile.end - work_tile.first) |
+                    (work_tile.continues ? TileInfo::kContinues : 0) |
+                    (work_tile.is_partial ? TileInfo::kIsPartial : 0),
                 0};
   if (plan.group_count == 0) return tile;
-  tile.group = group_at(plan.groups, plan.group_count, item.unit);
+  tile.group = group_at(plan.groups, plan.group_count, work_tile.unit);
   const PlanGroup& group = plan.groups[tile.group];
-  const int within = item.unit - group.first_unit;
+  const int within = work_tile.unit - group.first_unit;
   tile.row = group.row + within % group.unit_rows * Kernel::kUnitRows;
   tile.col = group.col + within / group.unit_rows * Kernel::kUnitCols;
   return tile;
 }
 
-// Iterates over the work items of a cluster. The first item is computed at construction, before
-// pdl_wait(): its divisions are slow.
-struct ItemWalk {
+// Iterates over the work tiles of a cluster. The first work tile is computed at construction,
+// before pdl_wait(): its divisions are slow.
+struct TileScheduler {
   int cluster = 0, at = 0, count = 0;
-  GemmItem item{};
+  WorkTile work_tile{};
 
-  ItemWalk() = default;
-  __device__ __forceinline__ ItemWalk(const StreamKSchedule& schedule, int which)
-      : cluster(which), count(schedule.items(which)), item(schedule.item(which, 0)) {}
+  TileScheduler() = default;
+  __device__ __forceinline__ TileScheduler(const StreamKSchedule& schedule, int which)
+      : cluster(which),
+        count(schedule.work_tiles(which)),
+        work_tile(schedule.work_tile(which, 0)) {}
   [[nodiscard]] __device__ __forceinline__ bool is_over() const { return at >= count; }
   __device__ __forceinline__ void next(const StreamKSchedule& schedule) {
-    if (++at < count) item = schedule.item(cluster, at);
+    if (++at < count) work_tile = schedule.work_tile(cluster, at);
   }
 };
 
@@ -61,8 +63,8 @@ struct ItemWalk {
 // loads that complete on the full barrier.
 template <typename Kernel>
 __device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
-                                               const GemmPipeline<Kernel>& pipeline, ItemWalk walk,
-                                               int rank) {
+                                               const GemmPipeline<Kernel>& pipeline,
+                                               TileScheduler scheduler, int rank) {
   constexpr bool kMulticasts = Kernel::kClusterSize > 1;
   constexpr int kMulticastMask = (1 << Kernel::kClusterSize) - 1;
   constexpr int kRowSlice = kMulticasts && Kernel::kMulticastsRows
@@ -76,23 +78,23 @@ __device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
                  kRowScales = kScales != ScaleKind::by_column,
                  kColScales = kScales != ScaleKind::by_row;
   PipelineState<Kernel> at;
-  for (; !walk.is_over(); walk.next(plan.schedule)) {
-    const GemmItem& item = walk.item;
-    const TileInfo tile = tile_info_of<Kernel>(plan, item);
+  for (; !scheduler.is_over(); scheduler.next(plan.schedule)) {
+    const WorkTile& work_tile = scheduler.work_tile;
+    const TileInfo tile = tile_info_of<Kernel>(plan, work_tile);
     const int first_row = Kernel::first_row(tile, rank), first_col = Kernel::first_col(tile, rank);
-    for (int block = item.first; block < item.end; ++block, at.next()) {
+    for (int block = work_tile.first; block < work_tile.end; ++block, at.next()) {
       const int k = block * Kernel::kKElements;
       const SharedAddress full = pipeline.full_barrier(at.stage),
                           rows = pipeline.rows(at.stage) + rank * kRowSlice * kRowBytes,
                           cols = pipeline.cols(at.stage) + rank * kColSlice * kRowBytes;
       unsigned bytes = Kernel::kStageBytes;
-      const bool scaled = !kAtEnd || block + 1 == item.end;
+      const bool scaled = !kAtEnd || block + 1 == work_tile.end;
       const ScaleVector row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
           col_scales(plan.col_scales, first_col, Kernel::kCols, kAtEnd ? 0 : block);
       if (scaled && kRowScales) bytes += row_scales.bytes;
       if (scaled && kColScales) bytes += col_scales.bytes;
       mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
-      if (block == item.first) pipeline.tile_infos[at.stage] = tile;
+      if (block == work_tile.first) pipeline.tile_infos[at.stage] = tile;
       mbarrier_arrive_expect_tx(full, bytes);
       if constexpr (kRowSlice > 0)
         tma_load_2d_multicast(rows, plan.rows_tensor_map, k, first_row + rank * kRowSlice, full,
@@ -121,21 +123,21 @@ __device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
 template <typename Kernel>
 __device__ __forceinline__ void load_broadcast_scales(const GemmPlan& plan,
                                                       const GemmPipeline<Kernel>& pipeline,
-                                                      ItemWalk walk, int rank, int lane) {
+                                                      TileScheduler scheduler, int rank, int lane) {
   constexpr bool kOfColumns = Kernel::kScales == ScaleKind::by_row;
   constexpr int kApart = kOfColumns ? Kernel::kGroupCols : kMmaRows;
   PipelineState<Kernel> at;
-  for (; !walk.is_over(); walk.next(plan.schedule)) {
-    const GemmItem& item = walk.item;
-    const TileInfo tile = tile_info_of<Kernel>(plan, item);
+  for (; !scheduler.is_over(); scheduler.next(plan.schedule)) {
+    const WorkTile& work_tile = scheduler.work_tile;
+    const TileInfo tile = tile_info_of<Kernel>(plan, work_tile);
     BroadcastScales broadcast_scales[Kernel::kBroadcastScales];
 #pragma unroll
     for (int i = 0; i < Kernel::kBroadcastScales; ++i)
       broadcast_scales[i].begin(
           kOfColumns ? plan.col_scales : plan.row_scales,
           i * kApart + (kOfColumns ? Kernel::first_col(tile, rank) : Kernel::first_row(tile, rank)),
-          item.first, item.end - item.first, lane);
-    for (int block = item.first; block < item.end; ++block, at.next()) {
+          work_tile.first, work_tile.end - work_tile.first, lane);
+    for (int block = work_tile.first; block < work_tile.end; ++block, at.next()) {
       float scales[Kernel::kBroadcastScales];
 #pragma unroll
       for (int i = 0; i < Kernel::kBroadcastScales; ++i) scales[i] = broadcast_scales[i].take();
@@ -155,8 +157,8 @@ __device__ __forceinline__ void load_broadcast_scales(const GemmPlan& plan,
 template <typename Kernel>
 __device__ __forceinline__ void signal_all_partial_sums(const GemmPlan& plan,
                                                         const GemmPipeline<Kernel>& pipeline,
-                                                        const ItemWalk& walk, int first) {
-  if (!plan.schedule.hands_over_sums(walk.cluster)) return;
+                                                        const TileScheduler& scheduler, int first) {
+  if (!plan.schedule.hands_over_sums(scheduler.cluster)) return;
   for (int group = 0; group < Kernel::kGroups; ++group)
     signal_partial_sums(plan, first + group, pipeline.handed_over_barrier(group));
 }
@@ -165,15 +167,16 @@ __device__ __forceinline__ void signal_all_partial_sums(const GemmPlan& plan,
 template <typename Kernel>
 __device__ __forceinline__ void producer_warpgroup(const GemmPlan& plan,
                                                    const GemmPipeline<Kernel>& pipeline,
-                                                   const ItemWalk& walk, int rank, int thread) {
+                                                   const TileScheduler& scheduler, int rank,
+                                                   int thread) {
   const int warp = thread / 32, lane = thread % 32;
-  if (thread == 0) tma_load_tiles(plan, pipeline, walk, rank);
+  if (thread == 0) tma_load_tiles(plan, pipeline, scheduler, rank);
   if constexpr (Kernel::kBroadcastScales > 0) {
-    if (warp == 1) load_broadcast_scales(plan, pipeline, walk, rank, lane);
+    if (warp == 1) load_broadcast_scales(plan, pipeline, scheduler, rank, lane);
   }
   if (warp == 2 && lane == 0)
-    signal_all_partial_sums(plan, pipeline, walk,
-                            (walk.cluster * Kernel::kClusterSize + rank) * Kernel::kGroups);
+    signal_all_partial_sums(plan, pipeline, scheduler,
+                            (scheduler.cluster * Kernel::kClusterSize + rank) * Kernel::kGroups);
 }
 
 }  // namespace octavo::cuda

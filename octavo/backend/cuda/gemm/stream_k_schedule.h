@@ -29,7 +29,7 @@
 
 namespace octavo::cuda {
 
-struct GemmItem {
+struct WorkTile {
   int unit = 0;  // of all units, in the order in which they are computed
   int unit_row = 0, unit_col = 0;
   int first = 0, end = 0;   // K blocks
@@ -58,19 +58,19 @@ struct StreamKSchedule {
     return whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
   }
 
-  [[nodiscard]] OCTAVO_HD constexpr int items(int cluster) const {
+  [[nodiscard]] OCTAVO_HD constexpr int work_tiles(int cluster) const {
     if (stream_k_units == 0) return waves(cluster);
     const int from = stream_k_begin(cluster), end = stream_k_begin(cluster + 1);
     return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
-  // Whether one of the items of a cluster is a partial tile. There is at most one.
+  // Whether one of the work tiles of a cluster is a partial tile. There is at most one.
   [[nodiscard]] OCTAVO_HD constexpr bool hands_over_sums(int cluster) const {
     return stream_k_units > 0 && stream_k_begin(cluster + 1) % k_blocks > 0;
   }
 
-  // Item i of a cluster, of items(cluster).
-  [[nodiscard]] OCTAVO_HD constexpr GemmItem item(int cluster, int i) const {
+  // Work tile i of a cluster, of work_tiles(cluster).
+  [[nodiscard]] OCTAVO_HD constexpr WorkTile work_tile(int cluster, int i) const {
     const int before = waves(cluster);
     if (i < before) return at(cluster + i * clusters, 0, k_blocks);
     i -= before;
@@ -79,21 +79,21 @@ struct StreamKSchedule {
     const int first_k = from - first_unit * k_blocks, last_k = end - last_unit * k_blocks;
     if (last_k > 0) {
       if (i == 0) {
-        GemmItem item = at(whole() + last_unit, 0, last_k);
-        item.is_partial = true;
-        return item;
+        WorkTile work_tile = at(whole() + last_unit, 0, last_k);
+        work_tile.is_partial = true;
+        return work_tile;
       }
       --i;
     }
     const int first_whole = first_unit + (first_k > 0 ? 1 : 0);
     if (first_whole + i < last_unit) return at(whole() + first_whole + i, 0, k_blocks);
-    GemmItem item = at(whole() + first_unit, first_k, k_blocks);
-    item.continues = true;
-    return item;
+    WorkTile work_tile = at(whole() + first_unit, first_k, k_blocks);
+    work_tile.continues = true;
+    return work_tile;
   }
 
  private:
-  [[nodiscard]] OCTAVO_HD constexpr GemmItem at(int unit, int first, int end) const {
+  [[nodiscard]] OCTAVO_HD constexpr WorkTile at(int unit, int first, int end) const {
     const int before = unit / (raster_rows * unit_cols) * raster_rows;
     const int height = unit_rows - before < raster_rows ? unit_rows - before : raster_rows;
     const int within = unit - before * unit_cols;

@@ -3,14 +3,14 @@
 #include <cstdint>
 
 #include "octavo/backend/cuda/produce/producer_math.cuh"
-#include "octavo/backend/cuda/produce/row_sink.cuh"
+#include "octavo/backend/cuda/produce/row_output.cuh"
 #include "octavo/backend/cuda/runtime/runtime.h"
 
 namespace octavo::cuda {
 
 // Activation kernel: a row, or a part of one where that is enough, in the registers of a block.
 
-template <DType kSource, ProducerKind kKind, Sink kSink, int kPairs>
+template <DType kSource, ProducerKind kKind, RowOutput kOutput, int kPairs>
 __global__ void __launch_bounds__(kRowThreads, kPairs == 1 ? 2 : 1)
     activate_rows_kernel(const __grid_constant__ RowPlan plan) {
   __shared__ std::uint32_t most_of_warp[32];
@@ -40,22 +40,22 @@ __global__ void __launch_bounds__(kRowThreads, kPairs == 1 ? 2 : 1)
   }
   const RowTargets to = {plan.to + row * plan.to_pitch, plan.scales + row * plan.scale_pitch,
                          row == 0};
-  sink_row<kSink, kPairs>(plan, to, pairs, has, x, most_of_warp);
+  store_row<kOutput, kPairs>(plan, to, pairs, has, x, most_of_warp);
 }
 namespace {
 
-template <DType kSource, ProducerKind kKind, Sink kSink>
+template <DType kSource, ProducerKind kKind, RowOutput kOutput>
 void launch(const Exec& exec, const RowPlan& plan) {
-  constexpr bool kWholeRows = kSink == Sink::row;
+  constexpr bool kWholeRows = kOutput == RowOutput::row;
   const std::int64_t pairs = plan.cols / kRowValues;
   const std::int64_t most = kWholeRows ? kRowThreads : 256;
   // Two pairs of vectors per thread for long rows: more loads in flight per thread.
   const std::int64_t wanted = kWholeRows && pairs >= 256 ? (pairs + 1) / 2 : pairs;
   const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
   dim3 grid(static_cast<unsigned>(plan.rows));
-  auto kernel = activate_rows_kernel<kSource, kKind, kSink, 1>;
+  auto kernel = activate_rows_kernel<kSource, kKind, kOutput, 1>;
   if constexpr (kWholeRows) {
-    if (pairs > threads) kernel = activate_rows_kernel<kSource, kKind, kSink, 2>;
+    if (pairs > threads) kernel = activate_rows_kernel<kSource, kKind, kOutput, 2>;
   } else {
     grid.y = static_cast<unsigned>((pairs + threads - 1) / threads);
   }
@@ -65,17 +65,17 @@ void launch(const Exec& exec, const RowPlan& plan) {
 
 }  // namespace
 
-void activate_rows(const Exec& exec, const RowPlan& plan, DType source, Sink sink) {
-  with_source_and_sink(source, sink, [&]<DType kSource, Sink kSink>() {
+void activate_rows(const Exec& exec, const RowPlan& plan, DType source, RowOutput output) {
+  with_source_and_output(source, output, [&]<DType kSource, RowOutput kOutput>() {
     switch (plan.producer.kind) {
       case ProducerKind::gelu:
-        return launch<kSource, ProducerKind::gelu, kSink>(exec, plan);
+        return launch<kSource, ProducerKind::gelu, kOutput>(exec, plan);
       case ProducerKind::gelu_tanh:
-        return launch<kSource, ProducerKind::gelu_tanh, kSink>(exec, plan);
+        return launch<kSource, ProducerKind::gelu_tanh, kOutput>(exec, plan);
       case ProducerKind::silu:
-        return launch<kSource, ProducerKind::silu, kSink>(exec, plan);
+        return launch<kSource, ProducerKind::silu, kOutput>(exec, plan);
       default:
-        return launch<kSource, ProducerKind::relu, kSink>(exec, plan);
+        return launch<kSource, ProducerKind::relu, kOutput>(exec, plan);
     }
   });
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "octavo/backend/cuda/produce/row_sink.cuh"
+#include "octavo/backend/cuda/produce/row_output.cuh"
 #include "octavo/backend/cuda/runtime/runtime.h"
 
 namespace octavo::cuda {
@@ -97,7 +97,7 @@ constexpr int norm_blocks(DType source, int most_threads) {
   return most_threads > 256 ? 1 : source == DType::f32 ? 2 : 3;
 }
 
-template <DType kSource, bool kCentred, Sink kSink, int kMaxBlockThreads>
+template <DType kSource, bool kCentred, RowOutput kOutput, int kMaxBlockThreads>
 __global__ void __launch_bounds__(kMaxBlockThreads, norm_blocks(kSource, kMaxBlockThreads))
     norm_rows_kernel(const __grid_constant__ RowPlan plan, float inv_n, float epsilon) {
   constexpr int kValues = kNormPairs * kRowValues, kWarps = kMaxBlockThreads / 32;
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kMaxBlockThreads, norm_blocks(kSource, kMaxBlo
         x[4 * q + 3] += bias.w;
       }
     }
-    sink_row<kSink, kNormPairs>(plan, to, pairs, has, x, most_of_warp[odd]);
+    store_row<kOutput, kNormPairs>(plan, to, pairs, has, x, most_of_warp[odd]);
     row += step;
     to = {to.codes + step * plan.to_pitch, to.scales + step * plan.scale_pitch, false};
   }
@@ -201,7 +201,7 @@ int multiprocessors(const Exec& exec) {
   return count;
 }
 
-template <DType kSource, bool kCentred, Sink kSink, int kMaxBlockThreads>
+template <DType kSource, bool kCentred, RowOutput kOutput, int kMaxBlockThreads>
 void launch(const Exec& exec, const RowPlan& plan) {
   const std::int64_t pairs = plan.cols / kRowValues;
   const std::int64_t threads = (pairs + kNormPairs * 32 - 1) / (kNormPairs * 32) * 32;
@@ -212,7 +212,7 @@ void launch(const Exec& exec, const RowPlan& plan) {
                 norm_blocks(kSource, kMaxBlockThreads) * kMaxBlockThreads / threads});
   const std::int64_t blocks =
       std::min(plan.rows, std::max<std::int64_t>(of_one, 1) * multiprocessors(exec));
-  const auto kernel = norm_rows_kernel<kSource, kCentred, kSink, kMaxBlockThreads>;
+  const auto kernel = norm_rows_kernel<kSource, kCentred, kOutput, kMaxBlockThreads>;
   if (shared > kSharedUnasked)
     OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared)));
@@ -222,20 +222,21 @@ void launch(const Exec& exec, const RowPlan& plan) {
   OCTAVO_CUDA_LAUNCHED("norm_rows_kernel");
 }
 
-template <DType kSource, bool kCentred, Sink kSink>
+template <DType kSource, bool kCentred, RowOutput kOutput>
 void launch_size(const Exec& exec, const RowPlan& plan) {
   constexpr int kHalf = kRowThreads / 2;
   if (plan.cols <= std::int64_t{kHalf} * kNormPairs * kRowValues)
-    return launch<kSource, kCentred, kSink, kHalf>(exec, plan);
-  launch<kSource, kCentred, kSink, kRowThreads>(exec, plan);
+    return launch<kSource, kCentred, kOutput, kHalf>(exec, plan);
+  launch<kSource, kCentred, kOutput, kRowThreads>(exec, plan);
 }
 
 }  // namespace
 
-void norm_rows(const Exec& exec, const RowPlan& plan, DType source, Sink sink) {
-  with_source_and_sink(source, sink, [&]<DType kSource, Sink kSink>() {
-    plan.producer.kind == ProducerKind::layer_norm ? launch_size<kSource, true, kSink>(exec, plan)
-                                                   : launch_size<kSource, false, kSink>(exec, plan);
+void norm_rows(const Exec& exec, const RowPlan& plan, DType source, RowOutput output) {
+  with_source_and_output(source, output, [&]<DType kSource, RowOutput kOutput>() {
+    plan.producer.kind == ProducerKind::layer_norm
+        ? launch_size<kSource, true, kOutput>(exec, plan)
+        : launch_size<kSource, false, kOutput>(exec, plan);
   });
 }
 

@@ -34,13 +34,13 @@ bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowP
   return true;
 }
 
-void launch(const Exec& exec, const RowPlan& plan, DType source, Sink sink) {
-  plan.producer.is_norm() ? norm_rows(exec, plan, source, sink)
-                          : activate_rows(exec, plan, source, sink);
+void launch(const Exec& exec, const RowPlan& plan, DType source, RowOutput output) {
+  plan.producer.is_norm() ? norm_rows(exec, plan, source, output)
+                          : activate_rows(exec, plan, source, output);
 }
 
-// The sink of a job's codes, if its scaling can be done on a row in registers.
-bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
+// The output of a job's codes, if its scaling can be done on a row in registers.
+bool output_of(const QuantizeJob& job, RowPlan* plan, RowOutput* output) {
   QuantizeJob usual = job;
   usual.source.producer = nullptr;
   const bool given = job.given_inv_scale != nullptr;
@@ -57,13 +57,13 @@ bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
   const bool f32_scales = to.scales.dtype == DType::f32;
   if (given) {
     if (!f32_scales || to.scales.rows != 1 || to.scales.cols != 1) return false;
-    *sink = Sink::given;
+    *output = RowOutput::given;
   } else if (to.tile == Tile{1, 32} && kind == FastKind::e8m0) {
-    *sink = Sink::block32;
+    *output = RowOutput::block32;
   } else if (to.tile == Tile{1, 128} && kind == FastKind::quotient && f32_scales) {
-    *sink = Sink::block128;
+    *output = RowOutput::block128;
   } else if (to.tile.rows == 1 && to.scales.cols == 1 && kind == FastKind::quotient && f32_scales) {
-    *sink = Sink::row;
+    *output = RowOutput::row;
   } else {
     return false;
   }
@@ -81,15 +81,15 @@ bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
 
 bool fuses(const QuantizeJob& job) {
   RowPlan plan{};
-  Sink sink{};
-  return job.source.producer != nullptr && sink_of(job, &plan, &sink);
+  RowOutput output{};
+  return job.source.producer != nullptr && output_of(job, &plan, &output);
 }
 
 bool quantize_produced(const Exec& exec, const QuantizeJob& job) {
   RowPlan plan{};
-  Sink sink{};
-  if (job.source.producer == nullptr || !sink_of(job, &plan, &sink)) return false;
-  launch(exec, plan, job.source.values.dtype, sink);
+  RowOutput output{};
+  if (job.source.producer == nullptr || !output_of(job, &plan, &output)) return false;
+  launch(exec, plan, job.source.values.dtype, output);
   return true;
 }
 
@@ -101,9 +101,9 @@ bool produce_rows(const Exec& exec, const Matrix& x, const Producer& producer, c
   if (!row_plan(x, producer, out, &plan)) return false;
   if (out.dtype != DType::f32 && out.dtype != DType::bf16 && out.dtype != DType::f16) return false;
   launch(exec, plan, x.dtype,
-         out.dtype == DType::f32    ? Sink::f32
-         : out.dtype == DType::bf16 ? Sink::bf16
-                                    : Sink::f16);
+         out.dtype == DType::f32    ? RowOutput::f32
+         : out.dtype == DType::bf16 ? RowOutput::bf16
+                                    : RowOutput::f16);
   return true;
 }
 

@@ -3,8 +3,8 @@
 // the next may add to its sums, which nothing but other work can hide, and the order of sums is
 // fixed. Nothing decoded goes through L2.
 #include "octavo/backend/cpu/isa/amx/amx_internal.h"
-#include "octavo/backend/cpu/isa/amx/multiply_few.h"
 #include "octavo/backend/cpu/isa/amx/pack_columns.h"
+#include "octavo/backend/cpu/isa/amx/small_m_amx.h"
 #include "octavo/backend/cpu/isa/amx/tiles.h"
 
 namespace octavo::cpu {
@@ -68,7 +68,7 @@ template <typename Columns, CodesIn kIn>
 [[gnu::noinline]] void multiply_codes(const Columns& columns, const PackJob& codes,
                                       const MicrokernelJob& job) {
   if constexpr (kIn == CodesIn::panels) {
-    if (job.rows != 0 && job.rows <= kDotRows) return multiply_few(columns, codes, job);
+    if (job.rows != 0 && job.rows <= kDotRows) return multiply_small_m(columns, codes, job);
   }
   return job.rows != 0 && job.rows <= kHalf
              ? multiply_rows<Columns, kIn, true>(columns, codes, job)

@@ -2,7 +2,7 @@
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/avx2/fp4_words_avx2.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
-#include "octavo/backend/cpu/isa/avx2/mx_strip_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/mx_panel_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/nvfp4_kernel.h"
 
 namespace octavo::cpu {

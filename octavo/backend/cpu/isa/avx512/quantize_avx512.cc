@@ -1,5 +1,5 @@
 #include "octavo/backend/cpu/isa/avx2/amax_kernel.h"
-#include "octavo/backend/cpu/isa/avx2/mx_strip_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/mx_panel_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/nvfp4_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/fp4_words_avx512.h"

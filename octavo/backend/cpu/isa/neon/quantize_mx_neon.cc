@@ -237,24 +237,24 @@ template <DType kSource, int kDrop, bool kEightBits>
 
 template <DType kSource, int kDrop, bool kEightBits>
 [[gnu::always_inline]] inline void columns_of_blocks(const MxConstants& k, const std::byte* from,
-                                                     std::int64_t row_pitch, const MxStrip& strip) {
+                                                     std::int64_t row_pitch, const MxPanel& panel) {
   constexpr std::int64_t kBytes = element_bytes(kSource);
   std::int64_t done = 0;
-  for (; done + 16 <= strip.cols && strip.rows == kRows; done += 16)
+  for (; done + 16 <= panel.cols && panel.rows == kRows; done += 16)
     columns16<kSource, kDrop, kEightBits>(
-        k, from + done * kBytes, row_pitch, strip.codes + done * strip.code_pitch, strip.code_pitch,
-        strip.scales + done * strip.scale_pitch, strip.scale_pitch);
-  for (; done < strip.cols; done += 16) {
-    const std::int64_t count = strip.cols - done < 16 ? strip.cols - done : 16;
+        k, from + done * kBytes, row_pitch, panel.codes + done * panel.code_pitch, panel.code_pitch,
+        panel.scales + done * panel.scale_pitch, panel.scale_pitch);
+  for (; done < panel.cols; done += 16) {
+    const std::int64_t count = panel.cols - done < 16 ? panel.cols - done : 16;
     alignas(16) std::byte staged[kRows * 16 * kBytes] = {};
     alignas(16) std::uint8_t out[16 * kRows], bytes[16];
-    for (std::int64_t row = 0; row < strip.rows; ++row)
+    for (std::int64_t row = 0; row < panel.rows; ++row)
       std::memcpy(staged + row * 16 * kBytes, from + row * row_pitch + done * kBytes,
                   static_cast<std::size_t>(count * kBytes));
     columns16<kSource, kDrop, kEightBits>(k, staged, 16 * kBytes, out, kRows, bytes, 1);
     for (std::int64_t c = 0; c < count; ++c) {
-      std::memcpy(strip.codes + (done + c) * strip.code_pitch, out + c * kRows, kRows);
-      strip.scales[(done + c) * strip.scale_pitch] = bytes[c];
+      std::memcpy(panel.codes + (done + c) * panel.code_pitch, out + c * kRows, kRows);
+      panel.scales[(done + c) * panel.scale_pitch] = bytes[c];
     }
   }
 }
@@ -262,34 +262,34 @@ template <DType kSource, int kDrop, bool kEightBits>
 // Rows are copied to a buffer whose pitch is no power of two, which would map all of them to the
 // same few cache sets; then the codes of rows and of columns are made from the copy.
 template <DType kSource, int kDrop, bool kEightBits>
-void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
-  constexpr std::int64_t kBytes = element_bytes(kSource), kWide = kMxStripCols * kBytes,
+void mx_panel(const MxBlocks& blocks, const MxPanel& panel) {
+  constexpr std::int64_t kBytes = element_bytes(kSource), kWide = kMxPanelCols * kBytes,
                          kPitch = kWide + 64;
   const FpEnvGuard guard(FpRounding::up);
   const MxConstants k(blocks);
   alignas(64) std::byte copy[kRows * kPitch];
-  for (std::int64_t row = 0; row < strip.rows; ++row) {
-    const auto* from = static_cast<const std::byte*>(strip.values) + row * strip.row_pitch;
-    // Prefetches the next strip's part of the row: pieces are too short for the hardware
+  for (std::int64_t row = 0; row < panel.rows; ++row) {
+    const auto* from = static_cast<const std::byte*>(panel.values) + row * panel.row_pitch;
+    // Prefetches the next panel's part of the row: pieces are too short for the hardware
     // prefetcher.
     for (std::int64_t line = 0; line < kWide; line += 64) __builtin_prefetch(from + kWide + line);
-    std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(strip.cols * kBytes));
-    if (strip.row_codes != nullptr)
+    std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(panel.cols * kBytes));
+    if (panel.row_codes != nullptr)
       row_of_blocks<kSource, kDrop, kEightBits>(
-          k, copy + row * kPitch, strip.row_codes + row * strip.row_code_pitch,
-          strip.row_scales + row * strip.row_scale_pitch, strip.cols);
+          k, copy + row * kPitch, panel.row_codes + row * panel.row_code_pitch,
+          panel.row_scales + row * panel.row_scale_pitch, panel.cols);
   }
-  columns_of_blocks<kSource, kDrop, kEightBits>(k, copy, kPitch, strip);
+  columns_of_blocks<kSource, kDrop, kEightBits>(k, copy, kPitch, panel);
 }
 
 template <int kDrop, bool kEightBits>
 MxKernels choose(DType source) {
   if (source == DType::f32)
     return {.rows = mx_rows<DType::f32, kDrop, kEightBits>,
-            .strip = mx_strip<DType::f32, kDrop, kEightBits>};
+            .panel = mx_panel<DType::f32, kDrop, kEightBits>};
   if (source == DType::bf16)
     return {.rows = mx_rows<DType::bf16, kDrop, kEightBits>,
-            .strip = mx_strip<DType::bf16, kDrop, kEightBits>};
+            .panel = mx_panel<DType::bf16, kDrop, kEightBits>};
   return {};
 }
 

@@ -152,8 +152,8 @@ MxKernels fp16_mx(const MxBlocks& blocks) {
   MxKernels kernels = neon_mx(blocks);
   if (const MxRows rows = neon_fp16_mx_rows(blocks)) kernels.rows = rows;
   if (const MxRows rows = neon_fp16_mx_rows_e4m3(blocks)) kernels.rows = rows;
-  if (const MxStripSpan strip = neon_fp16_mx_strip(blocks)) kernels.strip = strip;
-  if (const MxStripSpan strip = neon_fp16_mx_strip_e4m3(blocks)) kernels.strip = strip;
+  if (const MxPanelSpan panel = neon_fp16_mx_panel(blocks)) kernels.panel = panel;
+  if (const MxPanelSpan panel = neon_fp16_mx_panel_e4m3(blocks)) kernels.panel = panel;
   return kernels;
 }
 

@@ -14,10 +14,10 @@ ScaledSpan neon_fp16_encode_scaled_e4m3(const Encoder& encoder);
 
 // MX kernels in 16-bit lanes; null where they do not apply.
 MxRows neon_fp16_mx_rows(const MxBlocks& blocks);
-MxStripSpan neon_fp16_mx_strip(const MxBlocks& blocks);
+MxPanelSpan neon_fp16_mx_panel(const MxBlocks& blocks);
 // From f32 to E4M3 and its kin.
 MxRows neon_fp16_mx_rows_e4m3(const MxBlocks& blocks);
-MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
+MxPanelSpan neon_fp16_mx_panel_e4m3(const MxBlocks& blocks);
 
 // The f16 method where the accumulator is f16; else that of plain NEON.
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);

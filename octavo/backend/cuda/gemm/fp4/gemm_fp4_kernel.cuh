@@ -217,19 +217,19 @@ __device__ __forceinline__ void add_parts(const Fp4Plan& plan, int slot, int thr
 template <typename Kernel>
 __device__ __forceinline__ void fp4_consumer_warpgroup(const Fp4Plan& plan,
                                                        const GemmPipeline<Kernel>& pipeline,
-                                                       const ItemWalk& walk, int rank, int group,
-                                                       EpilogueTile epilogue) {
+                                                       const TileScheduler& scheduler, int rank,
+                                                       int group, EpilogueTile epilogue) {
   constexpr int kSums = Kernel::kSums;
   const GemmPlan& gemm = plan.gemm;
-  const int thread = epilogue.thread, lane = thread % 32, cluster = walk.cluster;
+  const int thread = epilogue.thread, lane = thread % 32, cluster = scheduler.cluster;
   const int slot = (cluster * Kernel::kClusterSize + rank) * Kernel::kGroups + group;
   const int tile_row = rank * Kernel::kRows + group * kMmaRows,
             thread_row = tile_row + thread / 32 * 16 + lane / 4;
   const Fp4Mainloop<Kernel> mainloop(plan, pipeline, group, thread);
-  // Scales of the first item are loaded before the first stage is full.
+  // Scales of the first work tile are loaded before the first stage is full.
   LineScales<Kernel::kNvfp4> scales;
-  scales.begin(plan, walk.item.unit_row * Kernel::kUnitRows + thread_row,
-               walk.item.first * Kernel::kLines, lane);
+  scales.begin(plan, scheduler.work_tile.unit_row * Kernel::kUnitRows + thread_row,
+               scheduler.work_tile.first * Kernel::kLines, lane);
   bool is_first = true;
   const float scale =
       plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
@@ -303,13 +303,13 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     prefetch_tensor_map(plan.gemm.rows_tensor_map);
     prefetch_tensor_map(plan.gemm.cols_tensor_map);
   }
-  const ItemWalk walk = walk_of(plan, cluster);
+  const TileScheduler scheduler = scheduler_of(plan, cluster);
   cluster_sync();
 
   pdl_wait();
   if (group == Kernel::kGroups) {
     setmaxnreg_dec<Kernel::kProducerRegisters>();
-    fp4_producer_warpgroup(plan, pipeline, walk, rank, thread % 128);
+    fp4_producer_warpgroup(plan, pipeline, scheduler, rank, thread % 128);
     pdl_launch_dependents();
   } else {
     setmaxnreg_inc<Kernel::kConsumerRegisters>();
@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     epilogue.col_end = plan.gemm.col_count;
     epilogue.thread = thread % 128;
     epilogue.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
-    fp4_consumer_warpgroup(plan, pipeline, walk, rank, group, epilogue);
+    fp4_consumer_warpgroup(plan, pipeline, scheduler, rank, group, epilogue);
   }
   // A block must not exit while its cluster peer multicasts to it or arrives at its mbarriers.
   cluster_sync();

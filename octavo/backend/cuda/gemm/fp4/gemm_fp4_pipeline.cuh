@@ -36,10 +36,10 @@ struct Fp4Kernel {
   static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 };
 
-// The only work item of a cluster where units are split along K into parts (split-K). The last part
+// The only work tile of a cluster where units are split along K into parts (split-K). The last part
 // is longer than the others by the time that it would wait for them. No part is empty: zero blocks
 // mark the end of work.
-__device__ __forceinline__ GemmItem part_of(const Fp4Plan& plan, int cluster) {
+__device__ __forceinline__ WorkTile part_of(const Fp4Plan& plan, int cluster) {
   const StreamKSchedule& schedule = plan.gemm.schedule;
   const int unit = cluster / plan.parts, part = cluster % plan.parts;
   const int even_blocks = schedule.k_blocks - plan.more_of_last;
@@ -53,17 +53,17 @@ __device__ __forceinline__ GemmItem part_of(const Fp4Plan& plan, int cluster) {
           .is_partial = !last};
 }
 
-__device__ __forceinline__ ItemWalk walk_of(const Fp4Plan& plan, int cluster) {
+__device__ __forceinline__ TileScheduler scheduler_of(const Fp4Plan& plan, int cluster) {
   if (plan.parts == 1) return {plan.gemm.schedule, cluster};
-  ItemWalk walk;
-  walk.cluster = cluster;
-  walk.count = 1;
-  walk.item = part_of(plan, cluster);
-  return walk;
+  TileScheduler scheduler;
+  scheduler.cluster = cluster;
+  scheduler.count = 1;
+  scheduler.work_tile = part_of(plan, cluster);
+  return scheduler;
 }
 
-// The first K block of a cluster's item. Without parts, a tile that continues partial sums runs to
-// the end of K.
+// The first K block of a cluster's work tile. Without parts, a tile that continues partial sums
+// runs to the end of K.
 __device__ __forceinline__ int first_block(const Fp4Plan& plan, int cluster, const TileInfo& tile) {
   if (plan.parts > 1) return part_of(plan, cluster).first;
   return (tile.rest & TileInfo::kContinues) != 0 ? plan.gemm.schedule.k_blocks - tile.blocks() : 0;
@@ -72,19 +72,19 @@ __device__ __forceinline__ int first_block(const Fp4Plan& plan, int cluster, con
 template <typename Kernel>
 __device__ __forceinline__ void tma_load_fp4_tiles(const Fp4Plan& plan,
                                                    const GemmPipeline<Kernel>& pipeline,
-                                                   ItemWalk walk, int rank) {
+                                                   TileScheduler scheduler, int rank) {
   constexpr int kColSlice = Kernel::kCols / Kernel::kClusterSize;
   constexpr std::uint16_t kMulticastMask = (1 << Kernel::kClusterSize) - 1;
   PipelineState<Kernel> at;
-  for (; !walk.is_over(); walk.next(plan.gemm.schedule)) {
-    const GemmItem& item = walk.item;
-    const TileInfo tile = tile_info_of<Kernel>(plan.gemm, item);
+  for (; !scheduler.is_over(); scheduler.next(plan.gemm.schedule)) {
+    const WorkTile& work_tile = scheduler.work_tile;
+    const TileInfo tile = tile_info_of<Kernel>(plan.gemm, work_tile);
     const int first_row = tile.row + rank * Kernel::kRows, first_col = tile.col + rank * kColSlice;
-    for (int block = item.first; block < item.end; ++block, at.next()) {
+    for (int block = work_tile.first; block < work_tile.end; ++block, at.next()) {
       const SharedAddress full = pipeline.full_barrier(at.stage),
                           cols = pipeline.cols(at.stage) + rank * kColSlice * kRowBytes;
       mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
-      if (block == item.first) pipeline.tile_infos[at.stage] = tile;
+      if (block == work_tile.first) pipeline.tile_infos[at.stage] = tile;
       mbarrier_arrive_expect_tx(full, Kernel::kStageBytes);
       tma_load_2d(pipeline.rows(at.stage), plan.gemm.rows_tensor_map, block * Kernel::kCodeBytes,
                   first_row, full);
@@ -104,12 +104,13 @@ __device__ __forceinline__ void tma_load_fp4_tiles(const Fp4Plan& plan,
 template <typename Kernel>
 __device__ __forceinline__ void fp4_producer_warpgroup(const Fp4Plan& plan,
                                                        const GemmPipeline<Kernel>& pipeline,
-                                                       const ItemWalk& walk, int rank, int thread) {
-  if (thread == 0) tma_load_fp4_tiles(plan, pipeline, walk, rank);
+                                                       const TileScheduler& scheduler, int rank,
+                                                       int thread) {
+  if (thread == 0) tma_load_fp4_tiles(plan, pipeline, scheduler, rank);
   if (thread != 64) return;
-  const bool leaves =
-      plan.parts > 1 ? walk.item.is_partial : plan.gemm.schedule.hands_over_sums(walk.cluster);
-  const int first = (walk.cluster * Kernel::kClusterSize + rank) * Kernel::kGroups;
+  const bool leaves = plan.parts > 1 ? scheduler.work_tile.is_partial
+                                     : plan.gemm.schedule.hands_over_sums(scheduler.cluster);
+  const int first = (scheduler.cluster * Kernel::kClusterSize + rank) * Kernel::kGroups;
   for (int group = 0; leaves && group < Kernel::kGroups; ++group)
     signal_partial_sums(plan.gemm, first + group, pipeline.handed_over_barrier(group));
 }

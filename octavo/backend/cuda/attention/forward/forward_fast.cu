@@ -1,0 +1,9 @@
+#include "octavo/backend/cuda/attention/forward/forward_launch.cuh"
+
+namespace octavo::cuda {
+
+void launch_forward_fast(const Exec& exec, const ForwardPlan& plan, const ForwardChoice& choice) {
+  launch_forward_form<ForwardForm::fast, 128, true>(exec, plan, choice);
+}
+
+}  // namespace octavo::cuda
