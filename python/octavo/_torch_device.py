@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 
 from octavo._arrays import Array
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 
 
 def one(cuda: int) -> Array:

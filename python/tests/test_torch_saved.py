@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; it is optio
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop  # noqa: E402
 
 import octavo.torch as te  # noqa: E402
-from octavo._arrays_torch import TorchFamily  # noqa: E402
+from octavo._arrays.torch_arrays import TorchFamily  # noqa: E402
 from octavo.recipe import (  # noqa: E402
     DelayedScaling,
     Float8BlockScaling,

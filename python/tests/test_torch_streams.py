@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
-from octavo import _arrays_torch  # noqa: E402
-from octavo._arrays_torch import TORCH  # noqa: E402
+from octavo._arrays import torch_arrays  # noqa: E402
+from octavo._arrays.torch_arrays import TORCH  # noqa: E402
 
 CURRENT = 80
 
@@ -60,7 +60,7 @@ def cuda(monkeypatch):
         monkeypatch.setattr(torch, name, make)
     for name in ("current_stream", "default_stream", "ExternalStream", "stream"):
         monkeypatch.setattr(torch.cuda, name, getattr(cuda, name))
-    monkeypatch.setattr(_arrays_torch, "_device", lambda index: "cpu")
+    monkeypatch.setattr(torch_arrays, "_device", lambda index: "cpu")
     return cuda
 
 

@@ -6,7 +6,7 @@ import torch
 
 import octavo
 from octavo import _octavo
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantized import _PARTS
 
 

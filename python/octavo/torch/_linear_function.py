@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from octavo import _octavo
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._checkpoint import is_second_forward, scales_for
 from octavo.torch._once import differentiable_once

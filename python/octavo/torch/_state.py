@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from octavo import _octavo
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
 from octavo.torch.quantizers import Float8Quantizer, Quantizer, of_handle
 

@@ -10,7 +10,7 @@ import torch
 
 import octavo
 from octavo import _octavo
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._state import ModuleState
 from octavo.torch.quantizers import Quantizer

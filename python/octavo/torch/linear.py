@@ -12,7 +12,7 @@ import torch
 import octavo
 from octavo import _octavo
 from octavo._arguments import flags, function_or_none, text_or_none, whole
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
 from octavo.recipe import Recipe, check_accumulator
 from octavo.torch._available import place_of

@@ -10,7 +10,7 @@ import torch
 import octavo
 from octavo import _octavo, quantizers
 from octavo._arguments import flags, real, whole, wrong_type
-from octavo._arrays_torch import TORCH
+from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._available import place_of
 from octavo.torch._codes import new_codes

@@ -319,14 +319,14 @@ def family_named(library: str, op: str) -> Family:
 
 @functools.cache  # to import a name again costs half a microsecond
 def _torch_family() -> Family:
-    from octavo._arrays_torch import TORCH
+    from octavo._arrays.torch_arrays import TORCH
 
     return TORCH
 
 
 @functools.cache
 def _dlpack_family() -> Family:
-    from octavo._arrays_dlpack import DLPACK
+    from octavo._arrays.dlpack import DLPACK
 
     return DLPACK
 
