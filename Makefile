@@ -31,9 +31,14 @@ bootstrap-wheel:
 # A newer compiler may warn where ours does not: warnings are errors only in test builds.
 WERROR ?= OFF
 
+# Several sources are compiled as one: in half of the time. UNITY=OFF for work on single files.
+UNITY ?= ON
+unity_folder = $(CURDIR)/build/unity
+
 # Without tests and benchmarks, so that building does not need what only testing needs.
 release: bootstrap-build
-	cmake --preset release -DOCTAVO_WERROR=$(WERROR) -DOCTAVO_BUILD_TESTS=OFF -DOCTAVO_BUILD_BENCH=OFF
+	cmake --preset release -DOCTAVO_WERROR=$(WERROR) -DOCTAVO_BUILD_TESTS=OFF -DOCTAVO_BUILD_BENCH=OFF \
+	  -DOCTAVO_UNITY=$(UNITY) -DOCTAVO_UNITY_FOLDER=$(unity_folder)
 	cmake --build --preset release
 
 # The Python package with the program inside, as a user's `pip install .` would install it, except
@@ -44,6 +49,8 @@ package: bootstrap-build
 	$(PYTHON) -m pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps \
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) \
+	  --config-settings=cmake.define.OCTAVO_UNITY=$(UNITY) \
+	  --config-settings=cmake.define.OCTAVO_UNITY_FOLDER=$(unity_folder) \
 	  --config-settings=cmake.define.OCTAVO_USE_CCACHE=ON .
 
 wheel: bootstrap-wheel  ## build the wheels that users install, into dist/
@@ -58,7 +65,7 @@ demo: $(if $(wildcard build/python/CMakeCache.txt),package,quick)  ## quantize a
 	@tools/demo
 
 quick: bootstrap-build
-	cmake --preset quick
+	cmake --preset quick -DOCTAVO_UNITY=$(UNITY)
 	cmake --build --preset quick
 
 test:  ## what a person runs: sources checked, everything users get built and tested
@@ -117,10 +124,10 @@ TIDY = xargs -r -n 4 -P $(JOBS) clang-tidy --quiet -p
 
 lint: bootstrap-dev  ## the checks of `make test` that compile nothing, and clang-tidy
 	$(PYTHON) tools/run_tests.py checks
-	cmake --preset release -DOCTAVO_BUILD_TESTS=ON
+	cmake --preset release -DOCTAVO_BUILD_TESTS=ON -DOCTAVO_UNITY=OFF
 	$(SOURCES) 'octavo/*.cc' 'cli/*.cc' | grep -v -e _test.cc -e /cuda | $(TIDY) build/release
 ifneq ($(NVCC),)
-	cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) -DOCTAVO_BUILD_TESTS=OFF
+	cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) -DOCTAVO_BUILD_TESTS=OFF -DOCTAVO_UNITY=OFF
 	$(SOURCES) 'octavo/backend/cuda/*.cc' | $(TIDY) build/cuda
 else
 	@echo "left out: clang-tidy of the CUDA backend, because there is no nvcc"

@@ -149,6 +149,7 @@ endfunction()
 # octavo_gtest(<name> SOURCES <file>... LABELS <label>...): one executable, one ctest test.
 function(octavo_gtest name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LABELS")
+  octavo_unity(arg_SOURCES ${name} ${arg_SOURCES})
   add_executable(${name} ${arg_SOURCES})
   octavo_test_flags(${name})
   target_precompile_headers(${name} REUSE_FROM octavo_test_headers)

@@ -103,6 +103,10 @@ class Packages:
         return self._process.wait() == 0
 
 
+# Several sources compiled as one, in a folder that build trees share: the package then has the objects
+# of `release` from ccache.
+UNITY = ["-DOCTAVO_UNITY=ON", f"-DOCTAVO_UNITY_FOLDER={ROOT / 'build' / 'unity'}"]
+
 BUILD_SECONDS: dict[str, float] = {}  # of the stages that compile, by their names
 
 
@@ -119,7 +123,7 @@ def cpp_stage(
     junit = RESULTS / f"ctest-{test_preset or preset}.xml"
     shutil.rmtree(cases, ignore_errors=True)
     junit.unlink(missing_ok=True)
-    configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON", *options]
+    configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON", *UNITY, *options]
     start = time.monotonic()
     build_command = ["cmake", "--build", "--preset", preset]
     if target is not None:
@@ -158,7 +162,7 @@ def cuda_stage() -> Count:
     compiler = f"-DCMAKE_CUDA_COMPILER={nvcc}"
     targets = ["octavo_cuda_tests", "bench_cuda"]
     start = time.monotonic()
-    if not run([*configure, compiler, "-DOCTAVO_WERROR=ON", *parts]):
+    if not run([*configure, compiler, "-DOCTAVO_WERROR=ON", *UNITY, *parts]):
         return Count(failed=1)
     if not run(["cmake", "--build", str(build), "--target", *targets]):
         return Count(failed=1)
