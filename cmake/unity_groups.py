@@ -3,9 +3,10 @@
     unity_groups.py ROOT FOLDER MOST FILE...
 
 FOLDER receives files named for their text, so that build trees may share it and ccache knows their
-objects; what is to be compiled is printed, a path a line. Two sources are joined only if neither mentions a name that the other declares for
-itself (in an anonymous namespace, static, by `using`, or as a macro): so a name means in a joined source
-what it means in each. Includes come first, before any of those names. Standard library only.
+objects; what is to be compiled is printed, a path a line. Two sources are joined only if neither
+mentions a name that the other declares for itself (in an anonymous namespace, static, by `using`,
+or as a macro): so a name means in a joined source what it means in each. Includes come first,
+before any of those names. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ FUNCTION = re.compile(r"(\w+)\s*\(")
 ALONE = re.compile(r"#\s*pragma\s+GCC|__attribute__\(\(constructor")
 TESTS = re.compile(r"(?:TYPED_)?TEST(?:_[FP])?\(|(?:INSTANTIATE|TYPED|REGISTER)_\w+\(")
 WORDS_OF_THE_LANGUAGE = frozenset(
-    "alignas auto bool char class const constexpr default double else false float for if inline int"
-    " long namespace operator return short signed sizeof static std string struct switch template"
-    " true typename unsigned using void while".split()
+    WORD.findall("""alignas auto bool char class const constexpr default double else false float for if inline
+    int long namespace operator return short signed sizeof static std string struct switch template
+    true typename unsigned using void while""")
 )
 
 
@@ -47,7 +48,7 @@ class Source:
 
 
 def names_declared(line: str) -> set[str]:
-    """By the first line of a declaration, which begins in the first column."""
+    """By a declaration up to its ; or {, as one line."""
     if found := TYPE.match(line):
         return {found[1]}
     if line.startswith("using "):
@@ -58,7 +59,7 @@ def names_declared(line: str) -> set[str]:
     if VARIABLE.match(line):
         return set(NAMES_OF_VARIABLES.findall(line))
     found = FUNCTION.search(line)
-    # Neither: a return type with its function's name on the next line, or a long variable.
+    # Neither: a return type with its function's name on the next line.
     return {found[1]} if found else set(WORD.findall(line))
 
 
@@ -66,6 +67,7 @@ def read(path: str) -> Source:
     raw = Path(path).read_text(encoding="utf-8")
     source = Source(path, alone=ALONE.search(raw) is not None)
     inside, defines, depth = False, False, 0
+    declared = ""
     for line in raw.splitlines():
         if OPENS.match(line):
             inside = True
@@ -84,9 +86,16 @@ def read(path: str) -> Source:
                 source.own.add(found[1])
                 defines = True
             continue
-        begins = code != "" and code[0] not in " }#)/" and TESTS.match(code) is None
-        if begins and (inside or code.startswith(("static ", "using "))):
-            source.own |= names_declared(code)
+        # Declarations begin in the first column; what is indented continues them.
+        if code != "" and code[0] not in " }#)/":
+            declared = "" if TESTS.match(code) else code
+            if not inside and not code.startswith(("static ", "using ")):
+                declared = ""
+        elif declared != "":
+            declared += " " + code.strip()
+        if declared != "" and re.search(r"[;{]", declared):
+            source.own |= names_declared(declared)
+            declared = ""
     source.own -= WORDS_OF_THE_LANGUAGE
     source.words = set(WORD.findall(TEXT.sub('""', COMMENT.sub("", raw))))
     return source
