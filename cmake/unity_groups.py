@@ -32,8 +32,9 @@ FUNCTION = re.compile(r"(\w+)\s*\(")
 ALONE = re.compile(r"#\s*pragma\s+GCC|__attribute__\(\(constructor")
 TESTS = re.compile(r"(?:TYPED_)?TEST(?:_[FP])?\(|(?:INSTANTIATE|TYPED|REGISTER)_\w+\(")
 WORDS_OF_THE_LANGUAGE = frozenset(
-    WORD.findall("""alignas auto bool char class const constexpr default double else false float for if inline
-    int long namespace operator return short signed sizeof static std string struct switch template
+    WORD.findall("""
+    alignas auto bool char class const constexpr default double else false float for if inline int
+    long namespace operator return short signed sizeof static std string struct switch template
     true typename unsigned using void while""")
 )
 
