@@ -150,10 +150,6 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
   add_recipe_options(app, arguments);
-  app.add_option("--tile", arguments.tile,
-                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
-                 "or 64, for blocks of that size in the form of the recipe's")
-      ->type_name("RxC");
   app.add_option("--axis", arguments.axis,
                  "The dimension that the columns of a tile run along (default -1, the last)")
       ->type_name("N");
@@ -236,6 +232,8 @@ Command add_quantize(CLI::App& program, Globals& globals) {
             check_shared_options("quantize", *app, for_checkpoints->shared);
             if (is_shared(for_checkpoints->shared)) {
               check_kind_of_options(*app, true);
+              if (!arguments->sweep.empty())
+                throw UsageError("[quantize] got --sweep and --plan; leave one of them out");
               return run_quantize_checkpoint(*arguments, *for_checkpoints, globals);
             }
             if (arguments->input.empty())

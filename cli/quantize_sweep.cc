@@ -40,6 +40,9 @@ void refuse_others(const QuantizeArguments& common, const CheckpointArguments& a
   no(common.rounding.has_value(), "--rounding", kFixed);
   no(common.overflow.has_value(), "--overflow", kFixed);
   no(common.nan.has_value(), "--nan", kFixed);
+  no(common.seed.has_value(), "--seed", kFixed);
+  no(common.stochastic_bits.has_value(), "--stochastic-bits", kFixed);
+  no(arguments.delete_source, "--delete-source-shards", "a sweep deletes nothing; leave it out");
 }
 
 std::vector<SweepAxis> axes_of(const QuantizeArguments& common) {

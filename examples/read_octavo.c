@@ -65,6 +65,9 @@ static char *take_string(Json *j) {
       if (c == 'u') die("the header has an escape that this reader does not know:", "\\u");
       if (c == 'n') c = '\n';
       if (c == 't') c = '\t';
+      if (c == 'r') c = '\r';
+      if (c == 'b') c = '\b';
+      if (c == 'f') c = '\f';
     }
     *to++ = c;
   }
@@ -193,7 +196,8 @@ static Format parse_format(const char *name) {
     die("this is no format:", name);
   const char *rest = name + used;
   if (*rest == 'b') {
-    if (sscanf(rest + 1, "%d%n", &bias, &used) != 1) die("this is no format:", name);
+    if (sscanf(rest + 1, "%d%n", &bias, &used) != 1 || bias < -1100 || bias > 1100)
+      die("this is no format:", name);
     has_bias = 1;
     rest += 1 + used;
   }
@@ -210,7 +214,8 @@ static Format parse_format(const char *name) {
                       : format_bits(&f) >= 8 ? NAN_ALL_ONES : NAN_NONE;
   }
   f.no_zero = fnu && f.mantissa == 0;
-  if (format_bits(&f) > 16) die("this reader has formats of up to 16 bits:", name);
+  if (format_bits(&f) < 2 || format_bits(&f) > 16)
+    die("this reader has formats of 2 to 16 bits:", name);
   return f;
 }
 static double decode(const Format *f, uint32_t code) {
@@ -307,7 +312,12 @@ static double scale_at(const char *kind, const unsigned char *data, uint64_t i) 
   die("this reader does not know scales of", kind);
   return 0;
 }
-static uint64_t up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+static uint64_t up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+/* Sizes come from the file: their products must not wrap to what it has. */
+static uint64_t times(uint64_t a, uint64_t b, const char *name) {
+  if (b != 0 && a > ((uint64_t)1 << 60) / b) die("sizes of no tensor:", name);
+  return a * b;
+}
 
 static float *values_of(const File *file, const char *name, const Tensor *t, uint64_t *count) {
   const Stored *codes = find(file, name, ""), *scales = find(file, name, ".scales"),
@@ -316,23 +326,28 @@ static float *values_of(const File *file, const char *name, const Tensor *t, uin
   const int two_levels = strcmp(t->scale, "e4m3+f32") == 0, bits = format_bits(&t->format);
   if (two_levels != (whole != NULL)) die("the file lacks the tensor's own scale, or has one:", name);
   float tensor_scale = 1;
+  if (two_levels && whole->end - whole->begin != 4) die("a scale of another size:", name);
   if (two_levels) memcpy(&tensor_scale, file->data + whole->begin, 4);
   /* The last two dimensions are rows and columns; those before count matrices. */
   const uint64_t cols = t->rank > 0 ? t->sizes[t->rank - 1] : 1;
   const uint64_t rows = t->rank > 1 ? t->sizes[t->rank - 2] : 1;
   uint64_t matrices = 1;
-  for (int i = 0; i + 2 < t->rank; ++i) matrices *= t->sizes[i];
+  for (int i = 0; i + 2 < t->rank; ++i) matrices = times(matrices, t->sizes[i], name);
+  const uint64_t all_rows = times(matrices, rows, name);
   const int packed = t->packed && bits < 8 && t->rank > 0;
-  const uint64_t row_bytes = packed ? up(cols * (uint64_t)bits, 8) : cols * (bits > 8 ? 2 : 1);
+  const uint64_t row_bytes =
+      packed ? up(times(cols, (uint64_t)bits, name), 8) : times(cols, bits > 8 ? 2 : 1, name);
   const int single = t->tile_rows == 0 && t->tile_cols == 0;
   const uint64_t high = t->tile_rows ? t->tile_rows : rows, wide = t->tile_cols ? t->tile_cols : cols;
   const uint64_t down = high ? up(rows, high) : 0, across = wide ? up(cols, wide) : 0;
   const uint64_t each = strcmp(t->scale, "f32") == 0 ? 4 : strstr(t->scale, "16") != NULL ? 2 : 1;
-  if (codes->end - codes->begin != matrices * rows * row_bytes) die("codes of another size:", name);
-  if (scales->end - scales->begin != (single ? 1 : matrices * down * across) * each)
-    die("scales of another size:", name);
-  *count = matrices * rows * cols;
+  if (codes->end - codes->begin != times(all_rows, row_bytes, name))
+    die("codes of another size:", name);
+  const uint64_t tiles = single ? 1 : times(times(matrices, down, name), across, name);
+  if (scales->end - scales->begin != tiles * each) die("scales of another size:", name);
+  *count = times(all_rows, cols, name);
   float *out = malloc((*count + 1) * sizeof *out);
+  if (out == NULL) die("no memory for", name);
   for (uint64_t m = 0; m < matrices; ++m)
     for (uint64_t r = 0; r < rows; ++r)
       for (uint64_t c = 0; c < cols; ++c) {

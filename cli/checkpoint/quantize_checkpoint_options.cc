@@ -113,6 +113,10 @@ void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
                  "Element format: e4m3fn, e2m1fn, any ExMy; or auto: e4m3fn or e5m2, for each "
                  "tensor what has less error")
       ->type_name("FORMAT");
+  app.add_option("--tile", arguments.tile,
+                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
+                 "or 64, for blocks of that size in the form of the recipe's")
+      ->type_name("RxC");
   app.add_option("--scale", arguments.scale,
                  "How scales are stored: " + listed(scale_format_names()))
       ->type_name("TYPE");

@@ -95,7 +95,7 @@ void ChildProgram::end() {
 void ChildProgram::fail_ended() {
   int status = 0;
   std::string how = "closed its output";
-  for (int tries = 0; tries < 50; ++tries) {
+  for (int tries = 0; tries < 50 && pid_ > 0; ++tries) {
     const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
     if (ended == pid_) {
       // A shell's exit code is 128 and the signal of its program.

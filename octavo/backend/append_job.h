@@ -1,5 +1,5 @@
-// New tokens behind those that a KV cache has, as plain data for the kernel interface: rows of
-// bytes are copied to the places of their tokens, and lengths grow.
+// AppendJob: new tokens for a KV cache, as plain data for the kernel interface: rows of bytes are
+// copied to the places of their tokens, and lengths grow.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct AppendJob {
   AppendRows parts[kMostParts]{};
   int part_count = 0;
   std::int64_t batches = 0, heads = 0;
-  std::int64_t tokens = 0;               // new ones of each batch, or
-  const std::int64_t* counts = nullptr;  // if given, the first so many of them
+  std::int64_t tokens = 0;               // new ones of each batch
+  const std::int64_t* counts = nullptr;  // if given, how many of them, the first ones, are appended
   std::int64_t capacity = 0;             // of a batch; tokens beyond it are dropped
   AttentionPages pages{};                // of the cache
   std::int64_t* lengths = nullptr;  // [batches]: where new tokens go; then as many as there are

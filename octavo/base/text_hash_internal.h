@@ -1,4 +1,5 @@
-// A hash of a text, to tell two apart: no protection against forgery. Of fingerprints and records.
+// A hash of a text (FNV-1a), to tell two apart: no protection against forgery. For fingerprints of
+// sources and records of work.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,6 @@
 
 namespace octavo {
 
-[[nodiscard]] std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0);  // FNV-1a
+[[nodiscard]] std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0);
 
 }  // namespace octavo

@@ -117,7 +117,9 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
   std::vector<std::string> used;
   const auto is_deleted = [&](const std::string& name) {
     struct stat status {};
-    return !contains(names, name) && stat_shard(path_ + "/" + name, deleted_shards_, status);
+    const std::string path = path_ + "/" + name;
+    return !contains(names, name) && lstat(path.c_str(), &status) != 0 &&
+           stat_shard(path, deleted_shards_, status);
   };
   if (!indexes.empty()) {
     index_name_ = indexes.front();

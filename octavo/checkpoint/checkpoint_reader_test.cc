@@ -59,6 +59,13 @@ TEST_F(CheckpointReaderTest, ReadsShards) {
   EXPECT_TRUE(has(message_of([&] { (void)reader.at("q"); }, ErrorCode::invalid_argument), "'q'"));
 }
 
+TEST_F(CheckpointReaderTest, AFolderWithTheNameOfAShardIsNoShard) {
+  index(kRight);
+  std::filesystem::remove(path("model/two.safetensors"));
+  std::filesystem::create_directory(path("model/two.safetensors"));
+  EXPECT_TRUE(has(refusal(ErrorCode::io), "names 'two.safetensors', which is not in"));
+}
+
 TEST_F(CheckpointReaderTest, FindsWhatSubfoldersHave) {
   index(kRight, "22");
   save("model/1_Pooling/config.json", "{}");

@@ -18,19 +18,23 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
+// Tensors of up to this many bytes are kept with the header: planning reads them (shapes of packed
+// weights, static scales, markers).
+constexpr std::uint64_t kKeptTensorBytes = 1024;
+
 std::string kept_path(const std::string& path, const std::string& folder) {
   return text(folder, "/", std::filesystem::path(path).filename().string());
 }
 
 class DeletedShard : public safetensors::TensorSource {
  public:
-  DeletedShard(std::string path, safetensors::Header header)
-      : path_(std::move(path)), header_(std::move(header)) {}
+  DeletedShard(std::string path, const std::string& kept) : path_(std::move(path)), kept_(kept) {}
 
-  [[nodiscard]] const safetensors::Header& header() const override { return header_; }
-  void read(const safetensors::TensorEntry& tensor, std::uint64_t,
+  [[nodiscard]] const safetensors::Header& header() const override { return kept_.header(); }
+  void read(const safetensors::TensorEntry& tensor, std::uint64_t offset,
             std::span<std::byte> into) const override {
     if (into.empty()) return;
+    if (tensor.nbytes() <= kKeptTensorBytes) return kept_.read(tensor, offset, into);
     fail_on_file(ENOENT, path_, kOp, "'", shown(tensor.name, 160), "' is needed again, and '",
                  shown(path_, 200),
                  "' was deleted as asked (option delete_source): what was made of it has changed "
@@ -39,14 +43,15 @@ class DeletedShard : public safetensors::TensorSource {
 
  private:
   std::string path_;
-  safetensors::Header header_;
+  safetensors::FileReader kept_;
 };
 
-// Of the header alone; the rest is a hole.
-void copy_header(int from, int to, std::uint64_t bytes) {
+// The bytes from `begin` on, to the same place of the other file.
+void copy_bytes(int from, int to, std::uint64_t begin, std::uint64_t bytes) {
   std::vector<std::byte> content(bytes);
+  const auto at = [&](std::uint64_t done) { return static_cast<off_t>(begin + done); };
   for (std::uint64_t done = 0; done < bytes;) {
-    const ssize_t got = pread(from, content.data() + done, bytes - done, static_cast<off_t>(done));
+    const ssize_t got = pread(from, content.data() + done, bytes - done, at(done));
     if (got <= 0) {
       errno = got == 0 ? EIO : errno;
       throw std::error_code(errno, std::generic_category());
@@ -54,7 +59,7 @@ void copy_header(int from, int to, std::uint64_t bytes) {
     done += static_cast<std::uint64_t>(got);
   }
   for (std::uint64_t done = 0; done < bytes;) {
-    const ssize_t put = write(to, content.data() + done, bytes - done);
+    const ssize_t put = pwrite(to, content.data() + done, bytes - done, at(done));
     if (put <= 0) throw std::error_code(errno, std::generic_category());
     done += static_cast<std::uint64_t>(put);
   }
@@ -64,6 +69,8 @@ void copy_header(int from, int to, std::uint64_t bytes) {
 
 void keep_shard_header(const safetensors::FileReader& shard, const std::string& folder) {
   const std::string kept = kept_path(shard.path(), folder), temporary = kept + ".octavo-tmp";
+  // Of the file: where weights are decoded, shard.header() is that of their values.
+  const safetensors::Header header = safetensors::FileReader(shard.path()).header();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   try {
@@ -75,7 +82,10 @@ void keep_shard_header(const safetensors::FileReader& shard, const std::string& 
     if (from.number() < 0 || to.number() < 0 || in.number() < 0 ||
         fstat(from.number(), &status) != 0)
       throw std::error_code(errno, std::generic_category());
-    copy_header(from.number(), to.number(), shard.header().data_begin);
+    copy_bytes(from.number(), to.number(), 0, header.data_begin);
+    for (const safetensors::TensorEntry& tensor : header.tensors)
+      if (tensor.nbytes() <= kKeptTensorBytes)
+        copy_bytes(from.number(), to.number(), header.data_begin + tensor.begin, tensor.nbytes());
     const std::array<timespec, 2> times{status.st_mtim, status.st_mtim};
     if (ftruncate(to.number(), status.st_size) != 0 || futimens(to.number(), times.data()) != 0 ||
         fsync(to.number()) != 0 || rename(temporary.c_str(), kept.c_str()) != 0 ||
@@ -89,8 +99,7 @@ void keep_shard_header(const safetensors::FileReader& shard, const std::string& 
 }
 
 safetensors::FileReader open_deleted_shard(const std::string& path, const std::string& folder) {
-  const safetensors::FileReader kept(kept_path(path, folder));
-  return {path, std::make_shared<DeletedShard>(path, kept.header())};
+  return {path, std::make_shared<DeletedShard>(path, kept_path(path, folder))};
 }
 
 bool stat_shard(const std::string& path, const std::string& folder, struct stat& status) {

@@ -1,6 +1,7 @@
 // Shards of a source that were deleted when all that was made of them was finished (option
 // delete_source). Their headers stay in a folder of the output, so that a killed call can plan
-// again: sparse files of the shards' names, sizes and times, whose data nobody reads.
+// again: sparse files of the shards' names, sizes and times, with the header and the tensors of a
+// kilobyte or less, which planning reads.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace octavo {
 // Writes the header of a shard into `folder`, flushed to disk.
 void keep_shard_header(const safetensors::FileReader& shard, const std::string& folder);
 
-// The shard at `path`, of which `folder` has the header. Reading its data is an Error.
+// The shard at `path`, of which `folder` has the header. Reading larger tensors is an Error.
 [[nodiscard]] safetensors::FileReader open_deleted_shard(const std::string& path,
                                                          const std::string& folder);
 

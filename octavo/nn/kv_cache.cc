@@ -89,8 +89,13 @@ KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_
     device_lengths_ = values_on(device_, {batches}, DType::f64);  // as wide as a length
     write_lengths(nullptr);
   }
-  if (page_tokens_ > 0)
-    grow_pool(batches * ((options.capacity + page_tokens_ - 1) / page_tokens_), nullptr);
+  if (page_tokens_ > 0) {
+    std::int64_t pool = 0;
+    check(!__builtin_mul_overflow(batches, pages_for(options.capacity), &pool),
+          ErrorCode::invalid_argument, kOp, "got a capacity of ", options.capacity,
+          " tokens in pages of ", page_tokens_, "; expected fewer than 2^31 pages");
+    grow_pool(pool, nullptr);
+  }
 }
 
 KvCache::KvCache(const KvCache& other)
@@ -102,6 +107,7 @@ KvCache::KvCache(const KvCache& other)
       table_(other.table_),
       free_(other.free_),
       taken_(other.taken_),
+      reserved_(other.reserved_),
       statistics_(other.statistics_) {
   copy_memory(other);
 }
@@ -206,6 +212,8 @@ void KvCache::take(const QuantizedTensor& k, const QuantizedTensor& v,
   for (std::size_t batch = 0; batch < wanted.size(); ++batch)
     wanted[batch] += counts.empty() ? k.shape[2] : counts[batch];
   make_room(wanted, stream);
+  // Made before a token is appended, as it may throw.
+  const Tensor numbers = is_on_cpu() ? as_numbers(v) : Tensor();
 
   DeviceCopies copies(exec);
   AppendJob job{.batches = batches(),
@@ -232,7 +240,7 @@ void KvCache::take(const QuantizedTensor& k, const QuantizedTensor& v,
                  .page_count = k_.shape[0]};
   append_tokens(exec, job);
   if (is_on_cpu()) {
-    statistics_.add(as_numbers(v).view(), counts);
+    statistics_.add(numbers.view(), counts);
   } else if (captures) {
     has_lengths_ = false;
   } else {
@@ -244,6 +252,16 @@ void KvCache::take(const QuantizedTensor& k, const QuantizedTensor& v,
 Tensor KvCache::as_numbers(const QuantizedTensor& of) const {
   if (is_quantized()) return dequantize(of, DType::f32);
   return converted(of.rowwise.codes.view(), DType::f32, kOp);
+}
+
+// Tokens [first, first + count) of a batch on the CPU, as f32 [1, Hkv, count, E].
+Tensor KvCache::values_of(std::int64_t batch, std::int64_t first, std::int64_t count) const {
+  Shape shape = v_.shape;
+  shape[0] = 1;
+  shape[2] = count;
+  const QuantizedTensor some = empty(shape, v_.scaling, nullptr);
+  copy_tokens(v_, some, batch, first, count, 0);
+  return as_numbers(some);
 }
 
 QuantizedTensor KvCache::key_tokens() const {
@@ -315,12 +333,10 @@ void KvCache::truncate(std::int64_t batch, std::int64_t length, void* stream) {
   check(length >= 0 && length <= now, ErrorCode::invalid_argument, kOp, "got a length of ", length,
         " for batch ", batch, ", which has ", now, " tokens");
   if (is_on_cpu() && length < now) {
-    Shape shape = v_.shape;
-    shape[0] = 1;
-    shape[2] = now - length;
-    const QuantizedTensor gone = empty(shape, v_.scaling, stream);
-    copy_tokens(v_, gone, batch, length, now - length, 0);
-    statistics_.drop(as_numbers(gone).view(), batch);
+    KvStatistics statistics = statistics_;
+    if (!statistics.drop(values_of(batch, length, now - length).view(), batch))
+      statistics.count_again(values_of(batch, 0, length).view(), batch);
+    statistics_ = std::move(statistics);
   }
   lengths_[static_cast<std::size_t>(batch)] = length;
   return_pages();

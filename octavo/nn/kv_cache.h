@@ -25,9 +25,10 @@ struct KvCacheOptions {
   std::optional<DType> values{};
   std::int64_t capacity = 256;  // tokens there is memory for at first; it doubles when it is full
   // Where the cache lives. On a device its lengths do, too: append and attend do not wait and can
-  // be captured into a graph, whose every run appends behind the run before.
+  // be captured into a graph, whose every run appends behind the run before. Growing moves the
+  // memory: a graph that was captured before it must not run again.
   Device device{};
-  // If given, tokens lie in pages of so many that batches take from a common pool as they grow
+  // If given, tokens lie in pages of this size, which batches take from a common pool as they grow
   // (16 to 256, a power of two, where the decode kernels of a device read them in place).
   std::int64_t page_tokens = 0;
 };
@@ -44,15 +45,15 @@ class OCTAVO_API KvCache {
   ~KvCache() = default;
 
   // K is [B, Hkv, tokens, D] and V is [B, Hkv, tokens, E] of any value type, where the cache is:
-  // the next tokens of every batch, or with `counts` the first so many of them of each. Nothing is
-  // kept when this throws. While a stream is captured no memory can be made: reserve it before;
-  // tokens for which a run of the graph finds no room are dropped.
+  // the next tokens of every batch, or with `counts` its first ones, that many. Nothing is kept
+  // when this throws. While a stream is captured no memory can be made: reserve it before; tokens
+  // for which a run of the graph finds no room are dropped.
   void append(const View& k, const View& v, std::span<const std::int64_t> counts = {},
               void* stream = nullptr);
   // The same of tokens that are codes with this cache's scalings, such as another cache's.
   void append(const QuantizedTensor& k, const QuantizedTensor& v,
               std::span<const std::int64_t> counts = {}, void* stream = nullptr);
-  // Makes room for so many tokens of every batch.
+  // Makes room for this number of tokens of every batch; truncate and clear leave it.
   void reserve(std::int64_t tokens, void* stream = nullptr);
 
   [[nodiscard]] bool is_quantized() const { return !type_; }
@@ -85,7 +86,7 @@ class OCTAVO_API KvCache {
   [[nodiscard]] QuantizedTensor key_tokens() const;
   [[nodiscard]] QuantizedTensor value_tokens() const;
 
-  // Of V, one for each (batch, KV head), as tokens came: with them `auto` chooses without a look at
+  // Of V, one for each (batch, KV head), as tokens came: with them `auto` chooses without reading
   // V. On the CPU; a device has none.
   [[nodiscard]] std::vector<AttentionStatistics> value_statistics() const {
     return statistics_.all();
@@ -102,9 +103,10 @@ class OCTAVO_API KvCache {
   [[nodiscard]] bool is_on_cpu() const { return device_.kind == DeviceKind::cpu; }
   [[nodiscard]] Exec exec_on(void* stream) const { return {.device = device_, .stream = stream}; }
 
-  // kv_cache_memory.cc: room for so many tokens of each batch.
+  // kv_cache_memory.cc: room for `tokens` of each batch.
   void make_room(std::span<const std::int64_t> tokens, void* stream);
   void make_pages(std::span<const std::int64_t> tokens, void* stream);
+  [[nodiscard]] std::int64_t pages_for(std::int64_t tokens) const;
   void grow_pool(std::int64_t pages, void* stream);
   // All of `from` in larger memory of this shape, which differs in pages or rows alone.
   [[nodiscard]] QuantizedTensor enlarged(const QuantizedTensor& from, const Shape& shape,
@@ -130,6 +132,7 @@ class OCTAVO_API KvCache {
   [[nodiscard]] QuantizedTensor kept(const View& tokens, const QuantizedTensor& like,
                                      void* stream) const;
   [[nodiscard]] Tensor as_numbers(const QuantizedTensor& of) const;
+  [[nodiscard]] Tensor values_of(std::int64_t batch, std::int64_t first, std::int64_t count) const;
   void check_is_quantized(std::string_view what) const;
 
   Device device_{};
@@ -143,6 +146,7 @@ class OCTAVO_API KvCache {
   std::int64_t page_tokens_ = 0, columns_ = 0;
   std::vector<std::int32_t> table_, free_;  // [batches, columns]; pages of no batch
   std::vector<std::int64_t> taken_;         // pages of each batch
+  std::int64_t reserved_ = 0;               // of these, pages that a batch keeps
   Tensor device_table_;                     // memory of std::int32_t
   // On the CPU, of V: what `auto` wants to know.
   KvStatistics statistics_;

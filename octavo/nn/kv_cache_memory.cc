@@ -35,6 +35,11 @@ void each_part(const QuantizedTensor& from, const QuantizedTensor& to, Visit vis
     visit(from.rowwise.scales.view(), to.rowwise.scales.view());
 }
 
+void check_pages(std::int64_t pages) {
+  check(pages < (std::int64_t{1} << 31), ErrorCode::invalid_argument, kOp, "got ", pages,
+        " pages; expected fewer than 2^31: take larger ones");
+}
+
 }  // namespace
 
 // Codes, or values where codes would be; zeros, because the kernels may read beyond a length.
@@ -151,6 +156,11 @@ void KvCache::reserve(std::int64_t tokens, void* stream) {
   check(tokens >= 0, ErrorCode::invalid_argument, kOp, "got room for ", tokens,
         " tokens; expected at least 0");
   make_room(std::vector<std::int64_t>(lengths_.size(), tokens), stream);
+  if (page_tokens_ > 0) reserved_ = std::max(reserved_, pages_for(tokens));
+}
+
+std::int64_t KvCache::pages_for(std::int64_t tokens) const {
+  return tokens / page_tokens_ + (tokens % page_tokens_ != 0 ? 1 : 0);
 }
 
 void KvCache::make_room(std::span<const std::int64_t> tokens, void* stream) {
@@ -165,8 +175,7 @@ void KvCache::make_room(std::span<const std::int64_t> tokens, void* stream) {
 }
 
 void KvCache::grow_pool(std::int64_t pages, void* stream) {
-  check(pages < (std::int64_t{1} << 31), ErrorCode::invalid_argument, kOp, "got ", pages,
-        " pages; expected fewer than 2^31: take larger ones");
+  check_pages(pages);
   const std::int64_t before = k_.shape[0];
   Shape k_shape = k_.shape, v_shape = v_.shape;
   k_shape[0] = v_shape[0] = pages;
@@ -182,13 +191,12 @@ void KvCache::grow_pool(std::int64_t pages, void* stream) {
 
 // The pool doubles when it is empty, and so does the width of the table.
 void KvCache::make_pages(std::span<const std::int64_t> tokens, void* stream) {
-  const auto pages_for = [&](std::int64_t count) {
-    return (count + page_tokens_ - 1) / page_tokens_;
-  };
   std::int64_t wanted = 0, widest = 0;
   for (std::size_t batch = 0; batch < tokens.size(); ++batch) {
-    wanted += std::max<std::int64_t>(0, pages_for(tokens[batch]) - taken_[batch]);
-    widest = std::max(widest, pages_for(tokens[batch]));
+    const std::int64_t pages = pages_for(tokens[batch]);
+    check_pages(pages);  // of one batch first, so that their sum stays in range
+    wanted += std::max<std::int64_t>(0, pages - taken_[batch]);
+    widest = std::max(widest, pages);
   }
   const auto free_pages = static_cast<std::int64_t>(free_.size());
   if (wanted > free_pages)
@@ -213,10 +221,10 @@ void KvCache::make_pages(std::span<const std::int64_t> tokens, void* stream) {
   write_table(stream);
 }
 
-// Pages beyond the lengths go back to the pool.
+// Pages beyond the lengths go back to the pool, but for what was reserved.
 void KvCache::return_pages() {
   for (std::size_t batch = 0; page_tokens_ > 0 && batch < taken_.size(); ++batch)
-    while (taken_[batch] * page_tokens_ - page_tokens_ >= lengths_[batch] && taken_[batch] > 0) {
+    while (taken_[batch] > std::max(reserved_, pages_for(lengths_[batch]))) {
       --taken_[batch];
       std::int32_t& entry = table_[batch * static_cast<std::size_t>(columns_) +
                                    static_cast<std::size_t>(taken_[batch])];

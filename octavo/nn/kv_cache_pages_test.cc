@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "octavo/backend/registry.h"
@@ -74,7 +75,31 @@ TEST(KvCachePages, GoBackToThePool) {
   EXPECT_GT(cache.capacity(), before);
 }
 
-// What the cache adds up token by token is what a look at all of V finds.
+// A captured graph counts on them.
+TEST(KvCachePages, ReservedOnesStay) {
+  KvCache cache(2, 1, 16, 16, {.capacity = 8, .page_tokens = 4});
+  cache.reserve(8);  // all four pages, two for each batch
+  const Tensor k = drawn({2, 1, 12, 16}, 1);
+  const std::int64_t first[] = {5, 1}, second[] = {0, 12};
+  cache.append(k.view(), k.view(), first);
+  cache.truncate(0, 0);
+  cache.truncate(1, 0);
+  EXPECT_EQ(cache.capacity(), 16);
+  cache.append(k.view(), k.view(), second);
+  EXPECT_GT(cache.capacity(), 16) << "the page came from the other batch";
+  cache.clear();
+  EXPECT_EQ(cache.lengths()[1], 0);
+}
+
+TEST(KvCachePages, MoreThanThereCanBeAreRefused) {
+  KvCache cache(2, 1, 16, 16, {.capacity = 8, .page_tokens = 4});
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THROW(cache.reserve(kMost), Error);
+  EXPECT_EQ(cache.capacity(), 16);
+  EXPECT_THROW(KvCache(8, 1, 16, 16, {.capacity = kMost, .page_tokens = 1}), Error);
+}
+
+// What the cache adds up token by token is what statistics of all of V are.
 TEST(KvStatistics, AreThoseOfTheTokens) {
   const Tensor k = drawn({2, 2, 50, 16}, 1);
   Tensor v = drawn({2, 2, 50, 32}, 2);
@@ -110,6 +135,21 @@ TEST(KvStatistics, AreThoseOfTheTokens) {
     EXPECT_GE(got[i].row_squares, want[i].row_squares * (1.0 - 1e-12));
   }
   EXPECT_EQ(got[2].amax, want[2].amax);
+}
+
+// Sums that lost all digits to huge tokens are found again when those are gone.
+TEST(KvStatistics, HugeTokensThatAreDroppedLeaveNothing) {
+  Tensor v = drawn({1, 1, 20, 16}, 2);
+  for (std::size_t i = 15 * 16; i < 20 * 16; ++i) v.span<float>()[i] *= 1e12F;
+  KvCache cache(1, 1, 16, 16, {.values = DType::f32}), wanted(1, 1, 16, 16, {.values = DType::f32});
+  cache.append(v.view(), v.view());
+  cache.truncate(0, 15);
+  const std::int64_t counts[] = {15};
+  wanted.append(v.view(), v.view(), counts);
+  const AttentionStatistics got = cache.value_statistics()[0], want = wanted.value_statistics()[0];
+  EXPECT_EQ(got.mean_squares, want.mean_squares);
+  EXPECT_EQ(got.channel_squares, want.channel_squares);
+  EXPECT_EQ(got.amax, want.amax);
 }
 
 TEST(KvStatistics, NaNStaysUntilTheCacheIsCleared) {

@@ -18,6 +18,7 @@
 #include "octavo/pipeline/stream/finished_folder_internal.h"
 #include "octavo/pipeline/stream/shared_work_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
+#include "octavo/report/choose_format.h"
 #include "octavo/version.h"
 
 namespace octavo {
@@ -198,6 +199,11 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   check(!options.delete_source || (!shared && !is_one_file(out)), ErrorCode::invalid_argument, kOp,
         "option delete_source is for one process that writes a folder; leave it out, and delete "
         "the source when the work is done");
+  check(
+      !options.delete_source || options.plan.format != kMeasuredFormat, ErrorCode::invalid_argument,
+      kOp,
+      "got option delete_source and format 'auto'; a call that goes on would read all values again "
+      "to choose formats, deleted ones too: leave one of them out");
   const CheckpointReader source = open_values(
       shared ? shared->model(source_path) : source_path, copied_files(options.follow_links),
       options.delete_source ? text(out, "/", kDeletedShards) : std::string());

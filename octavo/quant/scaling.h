@@ -80,9 +80,8 @@ OCTAVO_API NonFinite parse_non_finite(std::string_view name);
 OCTAVO_API ScaleOrder parse_scale_order(std::string_view name);  // "row_major", "col_major"
 // "tensor", "row", "column", or rows and columns: "1x32", "128x128"; "all" is a whole extent.
 OCTAVO_API Tile parse_tile(std::string_view name);
-// The same, and besides a number alone: a block of that size in the form of `like`, which is
-// square (128x128 to 64x64) where `like` has rows and columns of its own, else along the row
-// (1x64).
+// The same, or a number alone: a block of that size in the form of `like`, square where `like` has
+// several rows (128x128 becomes 64x64), else along the row (1x64).
 OCTAVO_API Tile parse_block(std::string_view name, const Tile& like);
 // "max", "mse", "percentile:99.9".
 OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);

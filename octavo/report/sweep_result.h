@@ -19,7 +19,7 @@ struct SweepAxis {
 
 struct SweepPoint {
   std::vector<std::pair<std::string, std::string>> settings{};  // option and value, in axis order
-  std::string why_not{};    // why it cannot be; then nothing else is known
+  std::string why_not{};    // why it is not possible; then nothing else is known
   std::string scaling{};    // describe(); empty where weights have several
   std::uint64_t bytes = 0;  // of codes and scales; of a checkpoint all tensors
   double bits_per_value = 0;

@@ -1,7 +1,6 @@
 // One value to one code, constexpr, on host and device, for every format and policy, in integer
-// arithmetic: the definition that
-// all array kernels are held to. It does not depend on the floating-point environment (but for
-// via_f32).
+// arithmetic: the definition that all array kernels are held to. It does not depend on the
+// floating-point environment (but for via_f32).
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class OCTAVO_API TensorSource {
   // `into` is inside the tensor.
   virtual void read(const TensorEntry& tensor, std::uint64_t offset,
                     std::span<std::byte> into) const = 0;
-  // Reading fewer rows takes as long as reading so many, from a multiple of them on.
+  // Rows that are made together: reading fewer of them, from a multiple of this on, is no faster.
   [[nodiscard]] virtual std::int64_t rows_together(const TensorEntry& tensor) const;
   // Of a tensor that is made of several: the checkpoint's files with parts of it.
   [[nodiscard]] virtual std::vector<std::size_t> files_of(const TensorEntry& tensor) const;

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
-from octavo._arrays import describe, describe_out
+from octavo._arrays import Array, describe, describe_out
+from octavo._attention_report import AttentionChoice, AttentionReport
 from octavo._dtypes import dtype_name
 from octavo._gemm import Operand, _operand
-from octavo._html import table
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
 
 if TYPE_CHECKING:
@@ -22,78 +22,6 @@ if TYPE_CHECKING:
 _MOST_TOKENS: Final = 2**60
 _LARGEST_SEED: Final = 2**64 - 1
 _ALIGNMENTS: Final = ("top_left", "bottom_right")
-_SHOWN: Final = 5  # choices that print() shows of a report
-
-
-class AttentionChoice(NamedTuple):
-    """The precision chosen for a range of rows of a head, and why."""
-
-    batch: int
-    head: int
-    first: int
-    """The first row."""
-    count: int  # type: ignore[assignment]  # hides tuple.count
-    precision: str
-    n_eff: float
-    """1 / sum of squared weights, of the sample row that is likely the most peaked; 2 if none was
-    sampled."""
-    predicted: float
-    """The modelled error of an element of that row, at six standard deviations, corrected by a
-    probe."""
-    tolerance: float
-    """atol, less the rounding error of a 16-bit output."""
-    explanation: str
-
-    def _of_tolerance(self) -> float:
-        return self.predicted / self.tolerance if self.tolerance else math.inf
-
-    def _in_short(self) -> str:
-        return (
-            f"batch {self.batch}, head {self.head}, rows {self.first} to "
-            f"{self.first + self.count - 1}: {self.precision}, "
-            f"modelled error {self.predicted:.2g}, tolerance {self.tolerance:.2g}"
-        )
-
-
-class AttentionReport(NamedTuple):
-    """What 'auto' chose."""
-
-    choices: list[AttentionChoice]
-    redone: int
-    """Rows that failed the posteriori check and were recomputed at a higher precision."""
-
-    def share(self, precision: str) -> float:
-        """Fraction of all rows that were computed at this precision."""
-        rows = sum(choice.count for choice in self.choices)
-        taken = sum(choice.count for choice in self.choices if choice.precision == precision)
-        return taken / rows if rows else 0.0
-
-    def __repr__(self) -> str:
-        taken = dict.fromkeys(choice.precision for choice in self.choices)
-        shares = ", ".join(f"{name} {self.share(name):.1%}" for name in taken)
-        return f"AttentionReport({len(self.choices)} choices: {shares}; {self.redone} rows redone)"
-
-    def __str__(self) -> str:
-        """What repr says, and below it the choices that are nearest to their tolerance."""
-        worst = self._nearest()
-        lines = [repr(self), *(f"  {choice._in_short()}" for choice in worst)]
-        if len(self.choices) > len(worst):
-            rest = len(self.choices) - len(worst)
-            lines.append(f"  and {rest} more, no nearer to their tolerance: see .choices")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        head = ("batch", "head", "rows", "precision", "modelled error", "tolerance")
-        rows = [
-            (one.batch, one.head, f"{one.first} to {one.first + one.count - 1}", one.precision)
-            + (f"{one.predicted:.2g}", f"{one.tolerance:.2g}")
-            for one in self._nearest()
-        ]
-        return table(repr(self), rows, head)
-
-    def _nearest(self) -> list[AttentionChoice]:
-        """The choices that are nearest to their tolerance, a few."""
-        return sorted(self.choices, key=AttentionChoice._of_tolerance, reverse=True)[:_SHOWN]
 
 
 @overload
@@ -231,10 +159,12 @@ def attention(
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     q_handle, k_handle, v_handle = (side.handle for side in operands)
     first = operands[0]
-    table = None if block_table is None else _integers(block_table, "block_table", 2, "<i4", op)
+    table = None
+    if block_table is not None:
+        table = _integers(block_table, "block_table", 2, "<i4", first, op)
     device_lengths = None
     if hasattr(key_lengths, "__cuda_array_interface__"):
-        device_lengths = _integers(key_lengths, "key_lengths", 1, "<i8", op)
+        device_lengths = _integers(key_lengths, "key_lengths", 1, "<i8", first, op)
         if device_lengths.shape != (operands[0].owner.shape[0],):
             raise ValueError(
                 f"[{op}] got key_lengths of shape {device_lengths.shape}; expected one for each of "
@@ -330,8 +260,8 @@ class _Integers(NamedTuple):
         return self.address, rows, columns, self.pitch
 
 
-def _integers(given: Any, name: str, rank: int, kind: str, op: str) -> _Integers:
-    """Of an array with NumPy's interface, or CUDA's."""
+def _integers(given: Any, name: str, rank: int, kind: str, beside: Array, op: str) -> _Integers:
+    """Of an array with NumPy's interface, or CUDA's, where `beside` is."""
     array = given
     if not hasattr(array, "__cuda_array_interface__") and hasattr(array, "numpy"):
         array = array.numpy()  # torch on the CPU, without a copy
@@ -341,6 +271,8 @@ def _integers(given: Any, name: str, rank: int, kind: str, op: str) -> _Integers
     wanted = f"an array of {'int32' if kind == '<i4' else 'int64'} of {rank} dimension(s)"
     if about is None or about["typestr"] != kind or len(about["shape"]) != rank:
         raise TypeError(f"[{op}] got {name} = {shown(given)}; expected {wanted}")
+    if hasattr(array, "__cuda_array_interface__") and beside.cuda < 0:
+        raise ValueError(f"[{op}] {name} is on a CUDA device, and q is not; copy it to the CPU")
     shape = tuple(about["shape"])
     size = int(kind[2:])
     strides = about.get("strides") or tuple(size * math.prod(shape[i + 1 :]) for i in range(rank))

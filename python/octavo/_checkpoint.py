@@ -114,6 +114,7 @@ def quantize_checkpoint(
             "recipe": recipe is not None,
             "target": target != "compressed-tensors",
             "format": format is not None,
+            "tile": tile is not None,
             "scale_rule": scale_rule is not None,
             "arith": arith is not None,
             "scale_policy": scale_policy is not None,

@@ -45,9 +45,10 @@ class KVCache:
     capacity: tokens there is memory for at first; it doubles when it is full.
     device: where the cache lives, "cuda" or "cuda:1"; by default the CPU. On a device its lengths
         do, too: append and attend do not wait, and each run of a graph that captured them appends
-        behind the run before, as far as reserve made room.
-    page_tokens: if given, tokens lie in pages of so many, which batches take from a common pool as
-        they grow.
+        behind the run before, as far as reserve made room. Growing moves the memory: a graph that
+        was captured before it must not run again.
+    page_tokens: if given, tokens lie in pages of this size, which batches take from a common pool
+        as they grow.
 
     keys() and values() read it out, copies (copy.copy, copy.deepcopy) are independent, and pickles
     hold the tokens there are, bit for bit.
@@ -100,7 +101,7 @@ class KVCache:
         self._stream = arrays[0].stream
 
     def reserve(self, tokens: int) -> None:
-        """Make room for so many tokens of every batch."""
+        """Make room for this number of tokens of every batch; truncate and clear leave it."""
         room = integer(tokens, "tokens", _MOST_TOKENS, "KVCache.reserve")
         self._handle.reserve(room, self._stream)
 
@@ -192,9 +193,9 @@ class KVCache:
         return made
 
     def __reduce__(self) -> Any:
-        tokens = (self.keys(), self.values(), self.lengths)
         if self._cuda >= 0:
             raise TypeError("[KVCache] a cache on a device cannot be pickled; its tokens can")
+        tokens = (self.keys(), self.values(), self.lengths)
         room = max(1, *self.lengths) if self._page_tokens else self.capacity
         options = (self._scaling, room, self._page_tokens)
         return _restored, (type(self), self._sizes, options, tokens)

@@ -62,8 +62,8 @@ def error(
         >>> octavo.error(x, x.astype(np.float16))["sqnr"]
         73.8
 
-    q: a QuantizedTensor; or an array of x's shape: any type of values, library and strides, with
-        which rows, tiles, histograms and columnwise say nothing.
+    q: a QuantizedTensor; or an array of x's shape, of any type of values, library and strides,
+        which has no rows, tiles, histograms and columnwise.
     x: the values, of q's shape. Errors are measured on the CPU: what is on a CUDA device is copied
         there first, which synchronizes and costs a transfer.
     rows, tiles: also "rows" and "tiles", with lists of count, mse, relative_l2, sqnr and max_abs

@@ -63,6 +63,20 @@ def test_table_that_is_wrong():
         ov.attention(q, k, k, block_table=table, key_lengths=[33, 1])
 
 
+class OfACudaDevice:
+    """What says that its memory is a device's, and has none."""
+
+    __cuda_array_interface__ = {  # noqa: RUF012
+        "typestr": "<i4", "shape": (2, 2), "data": (64, False), "version": 3
+    }  # fmt: skip
+
+
+def test_table_of_another_device():
+    k, q = drawn((3, 2, 16, 32), 1), drawn((2, 4, 1, 32), 3)
+    with pytest.raises(ValueError, match="block_table is on a CUDA device, and q is not"):
+        ov.attention(q, k, k, block_table=OfACudaDevice())
+
+
 def test_cache_in_pages():
     flat = ov.KVCache(batches=2, kv_heads=2, head_size=32)
     paged = ov.KVCache(batches=2, kv_heads=2, head_size=32, capacity=8, page_tokens=4)

@@ -401,29 +401,3 @@ def test_nothing_is_aligned_on_a_cpu():
     assert ov.gemm_grouped(q, experts, [1, 3], return_aligned=True)[1] == 0
     with pytest.raises(TypeError, match="return_aligned"):
         ov.gemm(q, q, return_aligned=1)
-
-
-@pytest.mark.parametrize("m", [1, 5, 64, 130])
-def test_w8a8_quantizes_in_the_call(m):
-    rng = np.random.default_rng(m)
-    x = rng.standard_normal((m, 384)).astype(np.float32)
-    w = rng.standard_normal((96, 384)).astype(np.float32)
-    q, wq = ov.quantize(x, "int8-channel"), ov.quantize(w, "int8-channel")
-    got = ov.gemm(x, wq, quantize_a="int8-channel")
-    np.testing.assert_array_equal(got, ov.gemm(q, wq))
-    # Sums of integers below 2^24 are exact; then two products of f32 with the scales.
-    exact = q.codes.view(np.int8).astype(np.int64) @ wq.codes.view(np.int8).astype(np.int64).T
-    wanted = exact * q.scales.astype(np.float64) * wq.scales.astype(np.float64).T
-    np.testing.assert_allclose(
-        ov.gemm(x, ov.pack(wq), quantize_a="int8-channel"), wanted, rtol=2**-22, atol=0
-    )
-    if m > 1:
-        np.testing.assert_allclose(got, wanted, rtol=2**-22, atol=0)
-    # One row may be summed in f32, K products of which are off by K 2^-24 of their magnitudes.
-    magnitudes = (
-        np.abs(q.codes.view(np.int8).astype(np.float64) * q.scales)
-        @ np.abs(wq.codes.view(np.int8).astype(np.float64) * wq.scales).T
-    )
-    assert (np.abs(got - wanted) <= (384 + 2) * 2.0**-24 * magnitudes).all()
-    with pytest.raises(TypeError, match="quantize_a for codes"):
-        ov.gemm(q, wq, quantize_a="int8-channel")

@@ -82,6 +82,28 @@ def test_the_c_reader_reads_what_octavo_writes(reader, preset, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ("4294967296x4294967296", "0x0"),  # 2^64 elements wrap to none
+        ("2x0", "18446744073709551615x1"),
+        ("4x18446744073709551615", "0x0"),
+    ],
+)
+def test_the_c_reader_refuses_sizes_that_wrap(reader, shape, tile, tmp_path):
+    said = f"{shape} float32 format=e4m3fn tile={tile} scale=f32 rule=f32"
+    header = {
+        "__metadata__": {"octavo.version": "1", "octavo.tensor.x": said},
+        "x": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]},
+        "x.scales": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+    }
+    text = json.dumps(header).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0\0\x80\x3f")
+    done = read(reader, path)
+    assert done.returncode == 1 and b"read_octavo: " in done.stderr
+
+
 def test_the_c_reader_refuses_what_is_broken(reader, tmp_path):
     data = bytearray(QUANTIZED.read_bytes())
     for name, change in {

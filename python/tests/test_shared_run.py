@@ -62,6 +62,8 @@ def test_arguments(model, plan, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="recipe, which the plan says"):
         ov.quantize_checkpoint(None, out, "fp8", plan=plan)
+    with pytest.raises(ValueError, match="tile, which the plan says"):
+        ov.quantize_checkpoint(None, out, tile=64, plan=plan)
     with pytest.raises(ValueError, match="without a plan"):
         ov.quantize_checkpoint(model, out, rank=0)
     with pytest.raises(TypeError, match="no model"):

@@ -95,6 +95,36 @@ def test_killed_in_the_middle(octavo, model, whole):
     assert contents(out) == whole
 
 
+def quantized(octavo, model: Path) -> None:
+    """Makes the model one of DeepSeek's FP8, in shards as before."""
+    octavo.good("quantize", "model", "-o", "fp8", "--recipe", "fp8-block", "--target", "deepseek")
+    shutil.rmtree(model)
+    (octavo.folder / "fp8").rename(model)
+
+
+def test_a_quantized_model_goes_on_after_a_kill(octavo, model):
+    """Headers that are kept are those of its files, not those of the decoded values."""
+    quantized(octavo, model)
+    octavo.good("quantize", "model", "-o", "whole", *WORDS)
+    words = ["quantize", "model", "-o", "out", *map(str, WORDS), "--delete-source-shards"]
+    before = len(weights(model))
+    running = subprocess.Popen(
+        [octavo.path, *words],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while running.poll() is None and len(weights(model)) == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    running.kill()
+    running.wait()
+    octavo.good(*words, "--resume")
+    assert contents(octavo.folder / "out") == contents(octavo.folder / "whole")
+
+
 def test_refused_where_it_would_lose_more(octavo, model):
     words = ("quantize", "model", "-o", "out", *WORDS, "--delete-source-shards")
     shard = model / "model-00003-of-00006.safetensors"
@@ -102,6 +132,8 @@ def test_refused_where_it_would_lose_more(octavo, model):
         1, "one process"
     )
     octavo(*words, "--compare", "nvfp4,mxfp8").refused(2, "--compare")
+    measured = ("--recipe", "fp8", "--format", "auto", "--target", "octavo", words[-1])
+    octavo("quantize", "model", "-o", "out", *measured).refused(1, words[-1], "'auto'")
     octavo.good("plan", "model", "-o", "plan.json", *WORDS[:2])
     shared = ("quantize", "--plan", "plan.json", "-o", "out", words[-1])
     octavo(*shared).refused(1, "--delete-source-shards", "one process")
@@ -117,7 +149,7 @@ def test_refused_where_it_would_lose_more(octavo, model):
 
 
 def test_refused_where_no_loader_loads_it(octavo, model):
-    """NVFP4 of matrices with 24 columns, say: unverified, so nothing is deleted."""
+    """A target that cannot hold the recipe: nothing is written, so nothing is deleted."""
     words = ("--recipe", "mxfp6", "--target", "modelopt")
     planned = octavo("quantize", "model", "-o", "out", *words, "--delete-source-shards")
     assert planned.code != 0 and len(weights(model)) == 6

@@ -79,6 +79,14 @@ def test_processes_give_the_bytes_of_one(octavo, plan, whole, world):
     assert octavo.good("quantize", "--plan", "plan.json", "-o", "out").err.count("complete") == 1
 
 
+def test_a_plan_with_blocks_of_another_size(octavo, model):
+    words = ("model", "--recipe", "fp8-block", "--tile", 64, "--target", "octavo")
+    octavo.good("plan", *words, "-o", "plan.json")
+    octavo.good("quantize", "--plan", "plan.json", "-o", "out")
+    octavo.good("quantize", *words, "-o", "one")
+    assert contents(octavo.folder / "out") == contents(octavo.folder / "one")
+
+
 def test_ranks_are_found(octavo, plan, whole):
     slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
     words = ("quantize", "--plan", "plan.json", "-o")
@@ -117,7 +125,8 @@ def test_the_last_one_reports_and_keeps_limits(octavo, plan):
 
 def test_what_the_plan_says_is_not_said_again(octavo, plan, model):
     words = ("quantize", "--plan", "plan.json", "-o", "out")
-    for option in (("--recipe", "mxfp8"), ("--no-share",), ("--dry-run",), ("--target", "octavo")):
+    said = [("--recipe", "mxfp8"), ("--tile", 64), ("--target", "octavo")]
+    for option in (*said, ("--no-share",), ("--dry-run",)):
         octavo(*words, *option).refused(2, option[0], "the plan says")
     octavo("quantize", "model", "-o", "out", "--rank", 0).refused(2, "--rank", "--plan")
     octavo("quantize").refused(2, "IN", "required")

@@ -65,6 +65,10 @@ def test_mistakes(octavo, model):
     octavo(*sweep, "tile=16", "-o", "y.safetensors").refused(2, "--sweep writes no tensors")
     octavo("quantize", "x.npy", "--sweep", "tile=16").refused(2, "without a recipe")
     octavo("quantize", "model", "--sweep", "recipe=mxfp8", "-o", "out").refused(2, "-o")
+    octavo(*sweep, "tile=16", "--seed", 3).refused(2, "--seed")
+    model_sweep = ("quantize", "model", "--sweep", "recipe=mxfp8")
+    octavo(*model_sweep, "--delete-source-shards").refused(2, "--delete-source-shards")
+    octavo(*model_sweep, "--plan", "plan.json").refused(2, "--sweep and --plan")
 
 
 def test_tiles_of_checkpoints(octavo, model):

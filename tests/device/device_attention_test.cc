@@ -90,7 +90,7 @@ TEST_F(DeviceAttention, PagesAndLengthsOfTheDevice) {
     });
     EXPECT_EQ(difference(to_host(on.out.view()), want), "") << name_of(rung);
     options.rung = AttentionRung::balanced;
-    refused(ErrorCode::unsupported, "the others look at all of K first",
+    refused(ErrorCode::unsupported, "the others read all of K first",
             [&] { attention_into(on.q, k_there, v_there, on.out.view(), options); });
     options.rung = rung;
     options.block_table.blocks = table;

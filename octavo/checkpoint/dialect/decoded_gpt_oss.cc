@@ -48,12 +48,14 @@ class OfGptOss : public DecodedWeight {
     const Tensor decoded =
         dequantize(read_row_block(checkpoint, Dialect::octavo, found_, first / in * out, out),
                    source(), {.threads = 1});
-    Tensor turned = Tensor::values({in, out}, source());
+    Tensor transposed = Tensor::values({in, out}, source());
     if (element_bytes(source()) == 2)
-      transpose(decoded.span<std::uint16_t>().data(), out, in, turned.span<std::uint16_t>().data());
+      transpose(decoded.span<std::uint16_t>().data(), out, in,
+                transposed.span<std::uint16_t>().data());
     else
-      transpose(decoded.span<std::uint32_t>().data(), out, in, turned.span<std::uint32_t>().data());
-    return turned;
+      transpose(decoded.span<std::uint32_t>().data(), out, in,
+                transposed.span<std::uint32_t>().data());
+    return transposed;
   }
 
   FoundWeight found_;

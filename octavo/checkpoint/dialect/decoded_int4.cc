@@ -126,6 +126,7 @@ std::string why_other(const CheckpointReader& checkpoint, const std::string& mod
 
 DecodedWeights int4_weights(const CheckpointReader& checkpoint) {
   DecodedWeights out;
+  const DType source = source_type(checkpoint);
   for (const StoredTensor& packed : checkpoint.tensors()) {
     if (!packed.name().ends_with(kPacked) || packed.entry->type != StoredType::i32) continue;
     const std::string module = packed.name().substr(0, packed.name().size() - kPacked.size());
@@ -152,9 +153,8 @@ DecodedWeights int4_weights(const CheckpointReader& checkpoint) {
           shape_text(words),
           "; expected weight_shape [out, in], int32 [out, in / 8] and weight_scale [out, groups] "
           "with groups of whole words");
-    out.push_back(std::make_unique<OfInt4>(module, Shape{shape[0], shape[1]},
-                                           source_type(checkpoint), scale_type(*scales),
-                                           shape[1] / groups));
+    out.push_back(std::make_unique<OfInt4>(module, Shape{shape[0], shape[1]}, source,
+                                           scale_type(*scales), shape[1] / groups));
   }
   return out;
 }

@@ -23,7 +23,7 @@ class DecodedWeight {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] DType source() const { return source_; }
-  // Rows are decoded that many together, the last ones alone.
+  // Rows that are decoded together, from a multiple of this on; the last ones may be fewer.
   [[nodiscard]] std::int64_t rows_together() const { return rows_together_; }
   // The tensors of the checkpoint that hold it.
   [[nodiscard]] virtual std::vector<std::string> tensors() const = 0;

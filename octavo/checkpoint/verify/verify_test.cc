@@ -2,6 +2,8 @@
 // one change that breaks this rule and no other.
 #include "octavo/checkpoint/verify/verify.h"
 
+#include <algorithm>
+
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -47,7 +49,7 @@ TEST(Verify, ACheckpointThatIsNotQuantizedHasNoFindings) {
 TEST(Verify, Int8RulesAreBrokenByOneChange) {
   const Scaling channel = bf16_scaled("int8-channel");
   const auto group = [](Model& model, const char* part) -> Json& {
-    return const_cast<Json&>(model.words()["config_groups"]["group_0"][part]);
+    return const_cast<Json&>(model.group()[part]);
   };
   expect_breaks(kCt, channel, "parts", "all",
                 [](Model& model) { model.tensors.erase(kQ + ".weight_scale"); });
@@ -60,10 +62,29 @@ TEST(Verify, Int8RulesAreBrokenByOneChange) {
   Model other = make_model(kCt, channel);
   group(other, "weights").set("type", "float");
   EXPECT_NE(verdict(other).find("declared-scheme:"), std::string::npos) << verdict(other);
+  // Codes beyond the bits that are declared, and no others.
   Model narrow = make_model(kCt, channel);
   group(narrow, "weights").set("num_bits", 4);
-  const std::string kinds_of = verdict(narrow);
-  EXPECT_NE(kinds_of.find("codes:"), std::string::npos) << kinds_of;
+  for (auto& [name, tensor] : narrow.tensors)
+    for (char& code : tensor.bytes)
+      if (tensor.type == StoredType::i8)
+        code = static_cast<char>(std::clamp<int>(static_cast<signed char>(code), -8, 7));
+  EXPECT_EQ(verdict(narrow).find("codes:"), std::string::npos) << verdict(narrow);
+  narrow.tensors[kQ + ".weight"].bytes[300] = 8;
+  std::string message;
+  for (const Finding& one : findings_of(narrow))
+    if (one.rule == "codes") message = one.message;
+  EXPECT_NE(message.find("1 code is beyond the 4 bits"), std::string::npos) << message;
+  EXPECT_NE(message.find("row 1, column 44"), std::string::npos) << message;
+  // A row with a scale of zero is one of zeros; -128 is none, though it looks like a minus zero.
+  Model zeros = make_model(kCt, channel);
+  std::string &codes = zeros.tensors[kQ + ".weight"].bytes,
+              &scales = zeros.tensors[kQ + ".weight_scale"].bytes;
+  std::fill_n(codes.begin(), 256, '\0');
+  std::fill_n(scales.begin(), 2, '\0');
+  EXPECT_EQ(verdict(zeros).find("zero-scales:"), std::string::npos) << verdict(zeros);
+  codes[17] = '\x80';
+  EXPECT_NE(verdict(zeros).find("zero-scales:"), std::string::npos) << verdict(zeros);
 }
 
 TEST(Verify, EveryRuleIsBrokenByOneChange) {

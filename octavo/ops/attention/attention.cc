@@ -67,7 +67,7 @@ void check_places(const AttentionCall& call, const Exec& exec) {
   check(call.takes_as_given(options.rung), ErrorCode::unsupported, kOp, "got precision ",
         name_of(options.rung),
         " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, or "
-        "strict or fast with K and V in codes: the others look at all of K first");
+        "strict or fast with K and V in codes: the others read all of K first");
 }
 
 // All rows of every head.
@@ -163,7 +163,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
     whole.rung = AttentionRung::f32;
     attention_into(q, k, v, out, whole);
     if (options.report != nullptr)
-      report_rung(call, AttentionRung::f32, "of dropout the error model knows nothing");
+      report_rung(call, AttentionRung::f32, "the error model does not cover dropout");
     return;
   }
   if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {

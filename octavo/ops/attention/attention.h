@@ -108,13 +108,13 @@ struct AttentionOptions {
   // Weights are dropped with this probability, from 0 to less than 1, and the others divided by
   // 1 - probability: a function of (seed, batch, head, row, key) alone, the same on every backend,
   // forward and backward. The log-sum-exp has all weights. `automatic` is rung f32 then: its error
-  // model knows nothing of dropped weights.
+  // model does not cover dropped weights.
   AttentionDropout dropout{};
   std::optional<DType> out{};  // the type of Q; f32 where Q is codes
   // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
   View log_sum_exp{};
   // automatic, few queries on the CPU: if given, statistics of V, one for each (batch, KV head), as
-  // a cache keeps them; V is not surveyed then.
+  // a cache keeps them; V is not read for them then.
   std::span<const AttentionStatistics> value_statistics{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
   // Only these rows; others of the output are left as they are.

@@ -132,6 +132,11 @@ void attend_pages(const AttentionCall& call, const View& out) {
   AttentionOptions options = call.options;
   options.block_table = {};
   options.mask.key_lengths = gathering.lengths;
+  // Of all keys of the table; what is gathered ends with the longest batch.
+  if (View& bias = options.mask.bias; bias.data != nullptr) {
+    const int last = bias.shape.rank() - 1;
+    if (last >= 0 && bias.shape[last] > gathering.rows) bias.shape[last] = gathering.rows;
+  }
   attention_into(call.q_operand, k.operand(), v.operand(), out, options);
 }
 

@@ -1,4 +1,4 @@
-// K and V in pages on the CPU: brought together, because the CPU kernels read runs of memory.
+// Paged K and V on the CPU: gathered into contiguous memory, which the CPU kernels read.
 #pragma once
 
 #include "octavo/ops/attention/attention_call_internal.h"

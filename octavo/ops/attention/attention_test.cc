@@ -40,6 +40,22 @@ TEST(Attention, NumbersThatCanBeDoneByHand) {
   EXPECT_NEAR(lse.span<float>()[0], std::log(4.0F), 1e-6F);
 }
 
+// A table may hold more keys than the longest batch has; a bias is as wide as the table.
+TEST(Attention, PagesTakeABiasOfAllKeysOfTheTable) {
+  const Tensor q = drawn({1, 1, 2, 8}, 1), pool = drawn({3, 1, 4, 8}, 2), bias = drawn({2, 12}, 3);
+  const std::int32_t table[] = {2, 0, 1};
+  const Tensor keys = Tensor::values({1, 1, 12, 8}, DType::f32);
+  for (std::size_t i = 0; i < 3; ++i)
+    std::ranges::copy(pool.span<float>().subspan(static_cast<std::size_t>(table[i]) * 32, 32),
+                      keys.span<float>().begin() + static_cast<std::ptrdiff_t>(i * 32));
+  const std::int64_t lengths[] = {5};
+  AttentionOptions options{.rung = AttentionRung::f32,
+                           .mask = {.key_lengths = lengths, .bias = bias.view()}};
+  const Tensor want = attention(q, keys, keys, options);
+  options.block_table = {table, 1, 3, 3};
+  EXPECT_TRUE(std::ranges::equal(attention(q, pool, pool, options).bytes(), want.bytes()));
+}
+
 TEST(Attention, SoftCapsAndSinksThatCannotBeOnesAreNamed) {
   const auto of = [](const AttentionOptions& options) {
     return message_of([&] {

@@ -117,8 +117,12 @@ void check_precision(const ConformPeer& peer, const Element& a, const Element& b
     ConformReply reply;
     if (!ask(peer, request, reply, check)) return;
     const Exact exact = exact_of(request);
-    worst = std::max(worst, std::fabs(static_cast<double>(reply.values[0]) - exact.sum) /
-                                (exact.magnitudes * 0x1p-24));
+    const auto got = static_cast<double>(reply.values[0]);
+    if (!std::isfinite(got))
+      check.expect(false, [&] {
+        return text("it is ", number_text(got), "; expected about ", number_text(exact.sum));
+      });
+    worst = std::max(worst, std::fabs(got - exact.sum) / (exact.magnitudes * 0x1p-24));
   }
   check.choice(worst <= 1     ? "as good as f32 sums, rounded once"
                : worst <= 256 ? "that of f32 sums"

@@ -39,6 +39,10 @@ std::vector<float> floats_of(const Tensor& tensor) {
 
 ConformReply octavo_conforms(const ConformRequest& request) {
   ConformReply reply;
+  if (request.format.bits() > 8 || request.other_format.bits() > 8) {  // a code is a byte
+    reply.not_offered = "formats of more than eight bits";
+    return reply;
+  }
   if (request.kind == ConformKind::convert) {
     std::vector<float> values = request.values;
     const View view =

@@ -171,7 +171,8 @@ std::string table_of(const SweepResult& sweep) {
     rows +=
         text("<tr><td class=\"n mono\">", escaped(name_of(point)), best[i] ? " ●" : "", "</td>");
     if (!point.why_not.empty()) {
-      rows += text("<td class=\"a\" colspan=\"7\">", escaped(point.why_not), "</td></tr>\n");
+      rows += text("<td class=\"a\" colspan=\"", sweep.target.empty() ? 6 : 7, "\">",
+                   escaped(point.why_not), "</td></tr>\n");
       continue;
     }
     rows +=
@@ -203,7 +204,7 @@ std::string html_of(const SweepResult& sweep) {
   const auto seconds = [](const SweepPoint& point) { return point.seconds; };
   const auto bits_text = [](double value) { return fixed(value, value < 16 ? 1 : 0); };
   const std::string charts =
-      lines.empty() ? std::string("<p>No setting can be.</p>")
+      lines.empty() ? std::string("<p>No setting is possible.</p>")
                     : drawn(sweep, lines,
                             {"SQNR in decibels, by bits per value",
                              "bits per value, scales included", bits, bits_text, false}) +

@@ -80,11 +80,11 @@ def quantize(
     quantize_checkpoint, which the plan depends on (target, include, shard_bytes ...). plan: a plan
     file instead; model may then be None. There is a task on each node with all of its cores, or
     `workers` tasks of `cpus` cores. Each begins with its share of the files, by bytes, and goes on
-    with those that nobody has begun. Where a node is lost, Ray starts its task elsewhere, `retries`
-    times, and others take its files over, at the latest after `takeover_after` seconds. progress:
-    a bar on a terminal, or a function that is called with bytes done, bytes in all, seconds and a
-    tensor's name. The same call goes on where an earlier one ended; resume says that another number
-    of tasks goes on, and that none of the earlier ones is left.
+    with those that no task has begun. Where a node is lost, Ray starts its task elsewhere,
+    `retries` times, and others take its files over, at the latest after `takeover_after` seconds.
+    progress: a bar on a terminal, or a function that is called with bytes done, bytes in all,
+    seconds and a tensor's name. The same call goes on where an earlier one ended; resume says that
+    another number of tasks goes on, and that none of the earlier ones is left.
     """
     limits = limits_of(_OP, fail_if)
     target = os.path.abspath(checked.path(_OP, "out", out))

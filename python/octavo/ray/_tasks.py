@@ -12,7 +12,7 @@ from octavo import _checkpoint_arguments as checked
 
 # Called about once a second with bytes done, bytes in all, seconds, and what is worked on.
 OnProgress = Callable[[int, int, float, str], object]
-_BETWEEN = 0.5  # seconds between two looks at the tasks
+_BETWEEN = 0.5  # seconds between two polls of the tasks
 
 
 def ray_of(op: str) -> Any:

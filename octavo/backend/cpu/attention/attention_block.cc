@@ -11,6 +11,7 @@
 #include "octavo/backend/cpu/attention/attention_codes.h"
 #include "octavo/backend/cpu/attention/attention_dropped.h"
 #include "octavo/backend/cpu/attention/attention_error_bound.h"
+#include "octavo/backend/cpu/attention/attention_query_block.h"
 #include "octavo/backend/cpu/attention/attention_soft_cap.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 
@@ -21,40 +22,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Softmax kernels add to the bits of scores: a NaN must have room above.
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfMinusInfinity = 0xFC00, kHalfNan = 0x7E00;
-
-// A query block and the keys that its rows see. Unused columns see all keys, and their results are
-// not read.
-struct QueryBlock {
-  const std::int64_t* row = nullptr;
-  std::int64_t count = 0;
-  std::int64_t begin[kMaxQueryBlock], end[kMaxQueryBlock];
-  std::int64_t least = 0, most = 0;         // keys that any row sees
-  std::int64_t all_begin = 0, all_end = 0;  // keys that every row sees
-};
-
-QueryBlock query_block_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first,
-                          int width) {
-  QueryBlock query_block;
-  query_block.row = rows.row + first;
-  query_block.count = std::min<std::int64_t>(width, rows.count - first);
-  query_block.least = query_block.all_end = std::numeric_limits<std::int64_t>::max();
-  for (int i = 0; i < width; ++i) {
-    AttentionJob::Keys keys{0, std::numeric_limits<std::int64_t>::max()};
-    if (i < query_block.count) {
-      keys = job.keys_of(rows.batch, query_block.row[i]);
-      if (keys.begin >= keys.end) keys = {0, 0};
-      query_block.all_begin = std::max(query_block.all_begin, keys.begin);
-      query_block.all_end = std::min(query_block.all_end, keys.end);
-      if (keys.end > 0) {
-        query_block.least = std::min(query_block.least, keys.begin);
-        query_block.most = std::max(query_block.most, keys.end);
-      }
-    }
-    query_block.begin[i] = keys.begin;
-    query_block.end[i] = keys.end;
-  }
-  return query_block;
-}
 
 bool transposes_sums(const AttentionMethod& method, const TileLayout& layout) {
   return method.transpose_sums != nullptr && layout.padded_width % 16 == 0;

@@ -49,8 +49,8 @@ float AttentionEpilogue::sum_with_sink(std::int64_t batch, std::int64_t head, st
 
 void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
                                    const RowSums& sums) const {
-  // Not job_.out.at(): copies of its structs read together what was just written in parts, and wait
-  // until all stores before have left the core, those of the row before to memory.
+  // Not job_.out.at(): a copy of its structs loads at once what was just stored in parts. Such a
+  // load waits until all earlier stores have left the core, those of the row before included.
   Matrix out = job_.out.first.values;
   if (out.data != nullptr)
     out.data = static_cast<std::byte*>(out.data) + batch * job_.out.batch_pitch +

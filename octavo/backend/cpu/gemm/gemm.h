@@ -185,7 +185,7 @@ struct GemmMethod {
   int multiply_rows = 0;
   std::int64_t multiply_run = 1;
   // The same for rows of B as they are, kLineRows of A and fewer, by elements of B and the scales
-  // that are applied to them (null: none), of so many elements; null, or returning null, where
+  // that are applied to them (null: none), one for `tile` elements; null, or returning null, where
   // there is none. K is whole lines, tile.a_step, and runs are multiples of line_run.
   MultiplyLines (*multiply_lines)(const Matrix& elements, const Matrix* scales,
                                   std::int64_t tile) = nullptr;

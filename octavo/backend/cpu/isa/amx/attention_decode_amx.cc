@@ -33,7 +33,7 @@ constexpr int kBlockChannels = 64;  // four tiles of sums
 constexpr std::int64_t kLineElements = Bf16Tiles::kStep, kPairElements = 2;
 constexpr int kFew = 4, kMost = 8;  // queries: tiles are smaller up to kFew
 
-// Rows are fetched so many keys before they are read, those of the next call too: a call reads some
+// Rows are prefetched this number of keys ahead, those of the next call too: a call reads some
 // kilobytes of K, the next as much of V, too little for the CPU's own prefetchers.
 constexpr std::int64_t kKeysAhead = 32;
 [[gnu::always_inline]] inline void prefetch_row(const std::byte* row, std::int64_t pitch,

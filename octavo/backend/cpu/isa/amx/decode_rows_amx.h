@@ -16,7 +16,7 @@ namespace octavo::cpu {
 namespace {
 
 struct Bf16Rows {
-  static constexpr std::int64_t kBytes = 2, kStep = 32;  // a row is padded to that many elements
+  static constexpr std::int64_t kBytes = 2, kStep = 32;  // rows are padded to multiples of it
   static constexpr bool kInPlace = true;                 // rows of keys are lines of tiles
   static constexpr int element_of(int i) { return i; }
 

@@ -1,4 +1,4 @@
-// Weights of decode attention as two terms of bf16.
+// split_weights: weights of decode attention as two terms of bf16, for AMX.
 #pragma once
 
 #include <immintrin.h>

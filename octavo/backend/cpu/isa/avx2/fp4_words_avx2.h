@@ -16,7 +16,7 @@ struct Avx2Words {
   // Of tile t times factor[t], as integers: word pair k of tile t in lane t of pairs[k]. In which
   // pair a value is does not matter.
   template <DType kSource>
-  static void fixed_point(const std::byte* from, const float* factor, Bits pairs[8]) {
+  static void fixed_point(const std::byte* from, const float* factor, Bits (&pairs)[8]) {
     const __m256i magnitude = _mm256_set1_epi32(kSource == DType::f32 ? 0x7FFFFFFF : 0x7FFF7FFF);
 #pragma GCC unroll 8
     for (int t = 0; t < 8; ++t) {
@@ -39,7 +39,7 @@ struct Avx2Words {
       }
       pairs[t] = _mm256_or_si256(low, _mm256_slli_epi32(high, 16));
     }
-    transpose(pairs);
+    Avx2Lanes::transpose(pairs);
   }
   static Bits times(Bits u, Bits quotient) { return _mm256_mulhrs_epi16(u, quotient); }
   static Bits squares(Bits error) { return _mm256_madd_epi16(error, error); }
@@ -59,30 +59,6 @@ struct Avx2Words {
       return _mm256_add_epi16(value, _mm256_and_si256(_mm256_cmpgt_epi16(u, five), two));
     }
   };
-
- private:
-  static void transpose(Bits r[8]) {
-    __m256i t[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
-      t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
-      t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
-    }
-#pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-      r[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
-      r[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
-      r[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
-      r[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      t[i] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x20);
-      t[i + 4] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x31);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) r[i] = t[i];
-  }
 };
 static_assert(Fp4Search::kGrid[15] == 64 && Fp4Search::kGrid[19] == 64 &&
               Fp4Search::kGrid[20] == 96);

@@ -62,8 +62,13 @@ template <typename L, typename Codes>
   constexpr int kLanes = L::kLanes;
   const int there = std::min(kLanes, job.count - first);
   const std::uint8_t* const* rows = job.rows + first;
-  // Rows of the next panel, where they follow.
-  const std::ptrdiff_t next = job.count > 1 ? (job.rows[1] - job.rows[0]) * job.count : 0;
+  // Rows of the next panel, where they follow. As numbers: rows beyond the edge are elsewhere.
+  const auto address = [](const std::uint8_t* row) {
+    return reinterpret_cast<std::uintptr_t>(row);
+  };
+  const std::uintptr_t next = job.count > 1 ? (address(job.rows[1]) - address(job.rows[0])) *
+                                                  static_cast<std::uintptr_t>(job.count)
+                                            : 0;
   const std::int64_t bytes = job.n * kBits / 8;
   auto* to = reinterpret_cast<float*>(job.panel) + first;
   float* const last = to + (job.n - 1) * job.count;
@@ -75,7 +80,7 @@ template <typename L, typename Codes>
     for (int i = 0; i < kLanes; ++i) {
       const std::uint8_t* const row = rows[i < there ? i : 0] + byte;
       words[i] = load_row<L>(row, bytes - byte);
-      __builtin_prefetch(row + next, 0, 2);
+      __builtin_prefetch(reinterpret_cast<const void*>(address(row) + next), 0, 2);
     }
     L::transpose(words);
     const auto count = static_cast<int>(std::min<std::int64_t>(kLanes, (bytes - byte) / 4));
@@ -84,7 +89,8 @@ template <typename L, typename Codes>
 #pragma GCC unroll 8
       for (int j = 0; j < kCodes; ++j, to += job.count) {
         const Bits value = L::fmul(codes(L::shift_right(words[w], kBits * j)), scale);
-        // Lanes beyond the panel's rows are overwritten by what follows.
+        // Lanes beyond the panel's rows are overwritten by what follows. That the panel has no more
+        // rows than lanes then, or a multiple of them, is a condition of this kernel.
         if (there == kLanes || to != last) {
           L::store_words(value, to);
         } else {

@@ -234,20 +234,24 @@ struct Avx2Lanes {
   // Eight rows of eight words.
   static void transpose(Bits (&r)[8]) {
     Bits t[8];
+#pragma GCC unroll 4
     for (int i = 0; i < 8; i += 2) {
       t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
       t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
     }
+#pragma GCC unroll 2
     for (int i = 0; i < 8; i += 4) {
       r[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
       r[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
       r[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
       r[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       t[i] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x20);
       t[i + 4] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x31);
     }
+#pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) r[i] = t[i];
   }
 

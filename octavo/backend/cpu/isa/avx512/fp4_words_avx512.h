@@ -14,7 +14,7 @@ struct Avx512Words {
   using Bits = __m512i;
 
   template <DType kSource>
-  static void fixed_point(const std::byte* from, const float* factor, Bits pairs[8]) {
+  static void fixed_point(const std::byte* from, const float* factor, Bits (&pairs)[8]) {
     constexpr int kTile = 16 * element_bytes(kSource);
     // Eight pairs of tile t, and of tile t + 8.
 #pragma GCC unroll 8
@@ -62,7 +62,7 @@ struct Avx512Words {
 
  private:
   // Eight by eight words, in each half.
-  static void transpose(Bits r[8]) {
+  static void transpose(Bits (&r)[8]) {
     __m512i t[8];
 #pragma GCC unroll 4
     for (int i = 0; i < 8; i += 2) {
