@@ -139,7 +139,7 @@ struct AttentionJob {
   const std::int64_t* key_lengths = nullptr;
   AttentionBias bias{};
   // Of weights: sum_j P_j V[j] leaves out the dropped ones and multiplies the kept by the factor.
-  // The sums of weights, log_sum_exp, p_amax and largest_weight have all of them.
+  // The sums of weights, log_sum_exp, p_amax, largest_weight and weight_squares have all of them.
   AttentionDropout dropout{};
 
   DType values =
@@ -153,6 +153,9 @@ struct AttentionJob {
   // squared weights) from below, from which `auto` detects rows that are more peaked than its error
   // model assumed. Within 2^-3 relative.
   float* largest_weight = nullptr;
+  // If given: the same shape: the sum of squares of those weights, or an upper bound of it (the
+  // largest weight is one); 0 for a row that sees no key.
+  float* weight_squares = nullptr;
 
   // If given: only these rows are computed; others are not touched. Ranges do not overlap.
   const AttentionRange* ranges = nullptr;

@@ -63,8 +63,9 @@ const StandIn& stand_in_for(const Kernels& real) {
               &Kernels::tensor_scale, &Kernels::align_exponents, &Kernels::quantize_aligned,
               &Kernels::produce, &Kernels::rope, &Kernels::delayed_update, &Kernels::gemm,
               &Kernels::column_sums, &Kernels::attention, &Kernels::attention_backward,
-              &Kernels::attention_prepare, &Kernels::attention_statistics, &Kernels::count_nan,
-              &Kernels::row_error, &Kernels::largest_bits, &Kernels::transpose>(made->timed);
+              &Kernels::attention_prepare, &Kernels::attention_statistics,
+              &Kernels::attention_norms, &Kernels::count_nan, &Kernels::row_error,
+              &Kernels::largest_bits, &Kernels::transpose>(made->timed);
     return made;
   }();
   return *kOnly;

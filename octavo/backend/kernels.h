@@ -34,6 +34,9 @@ struct AttentionJob;
 struct AttentionBackwardJob;
 struct AttentionPrepareJob;
 struct AttentionStatisticsJob;
+// attention_norms_job.h
+struct AttentionNormsJob;
+struct AttentionRounding;
 // row_error_job.h
 struct RowErrorJob;
 struct RowErrorSums;
@@ -222,6 +225,12 @@ struct Kernels {
 
   // New tokens of a KV cache (append_job.h). Lengths are read and written where the cache is.
   void (*append_tokens)(const Exec&, const AppendJob&) = nullptr;
+
+  // Certified bounds of attention (attention_norms_job.h): norms of operands, and what the kernels
+  // that `attention` chooses for a job may be off by; false where no bound of theirs is derived.
+  // Null: of none. Devices leave these empty.
+  void (*attention_norms)(const Exec&, const AttentionNormsJob&) = nullptr;
+  bool (*attention_rounding)(const AttentionJob&, AttentionRounding&) = nullptr;
 };
 
 }  // namespace octavo

@@ -84,6 +84,18 @@ def attention(
     return_report: bool,
     **options: Unpack[AttentionOptions],
 ) -> Any: ...
+@overload
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    return_lse: bool = False,
+    return_report: bool = False,
+    return_bound: bool = False,
+    return_probabilistic_bound: bool = False,
+    **options: Unpack[AttentionOptions],
+) -> Any: ...
 def attention(
     q: Any,
     k: Any,
@@ -104,9 +116,12 @@ def attention(
     precision: str = "auto",
     rtol: float = 5e-3,
     atol: float = 5e-3,
+    certified: bool = False,
     out: Any = None,
     return_lse: bool = False,
     return_report: bool = False,
+    return_bound: bool = False,
+    return_probabilistic_bound: bool = False,
     threads: int = 0,
     stream: Any = None,
 ) -> Any:
@@ -146,15 +161,24 @@ def attention(
         of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights as two
         FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8 everywhere.
         "naive": FP8 without scales, to see what that loses.
+    certified: for "auto": the cheapest precision whose certified bound is within atol, for each
+        range of rows, from norms of the inputs alone: no row is computed twice. Where none is,
+        "f32", and the report says so.
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
     return_lse: also the log-sum-exp of every row, float32.
     return_report: also an AttentionReport.
+    return_bound: also a bound of the error of every row, float32: the largest error of its
+        elements against exact attention of the inputs as they are given. It holds whatever they
+        are; infinite where nothing can be said (NaN, Inf). On a CPU, without dropout.
+    return_probabilistic_bound: also a smaller bound, which a row exceeds with a probability of at
+        most 1e-6 if roundings are independent and values are of keys.
     threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
-    Returns an array of q's library; or a tuple with what else was asked for.
+    Returns an array of q's library; or a tuple with what else was asked for, in this order.
     """
     op = "attention"
     flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
+    flags(op, return_bound=return_bound, return_probabilistic_bound=return_probabilistic_bound)
     factor = _factor(softmax_scale, op)
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     q_handle, k_handle, v_handle = (side.handle for side in operands)
@@ -176,9 +200,17 @@ def attention(
     else:
         shape = (*tuple(first.owner.shape)[:-1], tuple(operands[2].owner.shape)[-1])
     target, is_callers = _target(first, shape, out, op)
-    lse = None
-    if return_lse:
-        lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream)
+    wanted = {
+        "log_sum_exp": return_lse,
+        "bound": return_bound,
+        "probabilistic_bound": return_probabilistic_bound,
+    }
+    numbers = {
+        name: first.family.empty("float32", shape[:-1], first.cuda, first.stream)
+        for name, is_wanted in wanted.items()
+        if is_wanted
+    }
+    views = {name: array.view("float32") for name, array in numbers.items()}
     left, right = _window(window, op)
     added = None if bias is None else _bias(bias, op)
     sink_array = None if sinks is None else _sinks(sinks, op)
@@ -198,7 +230,7 @@ def attention(
         _lengths(query_lengths, "query_lengths", op),
         _lengths(key_lengths, "key_lengths", op),
         factor,
-        None if lse is None else lse.view("float32"),
+        views.get("log_sum_exp"),
         None if added is None else added.view("float32"),
         soft_cap=_soft_cap(soft_cap, op),
         sinks=None if sink_array is None else sink_array.view("float32"),
@@ -208,12 +240,19 @@ def attention(
         seed=draws,
         block_table=None if table is None else table.of_rows(),
         device_key_lengths=0 if device_lengths is None else device_lengths.address,
+        certified=flag(certified, "certified", op),
+        bound=views.get("bound"),
+        probabilistic_bound=views.get("probabilistic_bound"),
     )
     result = target.family.wrote(target) if is_callers else target.family.finish(target)
-    extra: list[Any] = [] if lse is None else [lse.family.finish(lse)]
+    extra: dict[str, Any] = {name: array.family.finish(array) for name, array in numbers.items()}
     if return_report:
-        extra.append(AttentionReport([AttentionChoice(*choice) for choice in found[0]], found[1]))
-    return (result, *extra) if extra else result
+        extra["report"] = AttentionReport(
+            [AttentionChoice(*choice) for choice in found[0]], found[1]
+        )
+    order = ("log_sum_exp", "report", "bound", "probabilistic_bound")
+    more = tuple(extra[name] for name in order if name in extra)
+    return (result, *more) if more else result
 
 
 def _target(side: Operand, shape: tuple[int, ...], out: Any, op: str) -> Any:

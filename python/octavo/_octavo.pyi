@@ -521,7 +521,7 @@ def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | P
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""
 
-def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0, stream: int = 0, dropout: float = 0.0, seed: int = 0, block_table: tuple[int, int, int, int] | None = None, device_key_lengths: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0, stream: int = 0, dropout: float = 0.0, seed: int = 0, block_table: tuple[int, int, int, int] | None = None, device_key_lengths: int = 0, certified: bool = False, bound: View | None = None, probabilistic_bound: View | None = None) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
     """
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
     """

@@ -66,6 +66,7 @@ class AttentionOptions(RunOptions, total=False):
     precision: str
     rtol: float
     atol: float
+    certified: bool
     out: Any
 
 

@@ -227,6 +227,8 @@ std::int64_t attention_backward_workspace(const Isa&, const AttentionMethod&, co
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob&);
 void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
 void measure_attention_statistics(const Isa&, const Exec&, const AttentionStatisticsJob&);
+void measure_attention_norms(const Isa&, const Exec&, const AttentionNormsJob&);
+bool attention_rounding_of(const AttentionMethod&, const AttentionJob&, AttentionRounding&);
 
 void delayed_update(const Exec&, const DelayedJob&);
 void align_exponents_matrix(const Exec&, const MxAlignJob&);
@@ -311,6 +313,14 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .decode_scaled =
           [](const Exec& exec, const Matrix& codes, const Matrix& values, const Factors& factors) {
             decode_scaled_matrix(kIsa, exec, codes, values, factors);
+          },
+      .attention_norms =
+          [](const Exec& exec, const AttentionNormsJob& job) {
+            measure_attention_norms(kIsa, exec, job);
+          },
+      .attention_rounding =
+          [](const AttentionJob& job, AttentionRounding& rounding) {
+            return attention_rounding_of(*kAttention(job), job, rounding);
           }};
 }
 

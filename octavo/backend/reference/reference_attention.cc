@@ -46,6 +46,7 @@ struct Weights {
   double divisor = 1.0;   // of sum_j P_j V_j
   double log2_sum = -std::numeric_limits<double>::infinity();  // of 2^score, and of the sink
   double largest_p = 0.0, exact_sum = 1.0;
+  double squares = 0.0;    // of P over its sum
   double share = 1.0;      // of the keys, beside the sink
   bool has_share = false;  // P was multiplied by it before it was rounded
 };
@@ -88,6 +89,7 @@ Weights weigh(const AttentionJob& job, std::int64_t head, std::vector<double>& s
     result.log2_sum = top + std::log2(exact_sum);
     take_sink(job, head, result);
     for (double& p : scores) p = rounded_p(job.p, p / exact_sum * result.share * factor);
+    for (const double p : scores) result.squares += p / factor * (p / factor);
     result.divisor = factor;
     result.has_share = true;
     return result;
@@ -96,6 +98,7 @@ Weights weigh(const AttentionJob& job, std::int64_t head, std::vector<double>& s
     p = rounded_p(job.p, p * factor);
     sum += p;
   }
+  for (const double p : scores) result.squares += p / sum * (p / sum);
   result.divisor = sum;
   result.log2_sum = top + std::log2(sum / factor);
   take_sink(job, head, result);
@@ -125,6 +128,11 @@ void epilogue(const AttentionJob& job, std::int64_t batch, std::int64_t head, st
   if (job.largest_weight != nullptr)
     job.largest_weight[at] = static_cast<float>(
         weights.poisoned ? kNaN : weights.largest_p / weights.exact_sum * weights.share);
+  if (job.weight_squares != nullptr)
+    job.weight_squares[at] =
+        static_cast<float>(weights.poisoned    ? kNaN
+                           : weights.has_share ? weights.squares
+                                               : weights.squares * weights.share * weights.share);
   if (job.log_sum_exp == nullptr) return;
   double result = weights.poisoned ? kNaN : weights.log2_sum * std::numbers::ln2;
   if (job.key_shift != nullptr && !weights.empty) {

@@ -75,6 +75,8 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .transpose = transpose,
                                 .encode_scaled = encode_scaled_matrix,
                                 .decode_scaled = decode_scaled_matrix,
-                                .append_tokens = append_tokens};
+                                .append_tokens = append_tokens,
+                                .attention_norms = attention_norms,
+                                .attention_rounding = attention_rounding};
 
 }  // namespace octavo::reference

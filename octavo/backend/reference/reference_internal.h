@@ -43,6 +43,8 @@ void attention(const Exec&, const AttentionJob&);  // reference_attention.cc
 void attention_backward(const Exec&,
                         const AttentionBackwardJob&);             // reference_attention_backward.cc
 void attention_prepare(const Exec&, const AttentionPrepareJob&);  // reference_attention_prepare.cc
+void attention_norms(const Exec&, const AttentionNormsJob&);      // reference_attention_norms.cc
+bool attention_rounding(const AttentionJob&, AttentionRounding&);  // reference_attention_norms.cc
 void attention_statistics(const Exec&,
                           const AttentionStatisticsJob&);  // reference_attention_statistics.cc
 void append_tokens(const Exec&, const AppendJob&);         // reference_append.cc

@@ -9,6 +9,7 @@
 #include "octavo/exec/device_tensor.h"
 #include "octavo/exec/temporary_internal.h"
 #include "octavo/ops/attention/attention_auto_internal.h"
+#include "octavo/ops/attention/attention_bounded_internal.h"
 #include "octavo/ops/attention/attention_call_internal.h"
 #include "octavo/ops/attention/attention_pages_internal.h"
 #include "octavo/ops/attention/attention_rungs_internal.h"
@@ -34,15 +35,16 @@ void check_result(const View& out, const AttentionCall& call) {
          "; expected ", to_string(wanted));
 }
 
-void check_log_sum_exp(const View& view, const AttentionCall& call) {
-  check_view(view, kOp, "log_sum_exp");
+// A number for every row.
+void check_row_numbers(const View& view, const AttentionCall& call, std::string_view name) {
+  check_view(view, kOp, name);
   check_output(view, kOp);
-  check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, "log_sum_exp is ",
+  check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, name, " is ",
         is_value(view.dtype) ? dtype_name(view.dtype) : "codes", "; expected float32");
   const Shape& q = call.q_operand.shape();
   const Shape wanted(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
   if (view.shape != wanted)
-    fail(ErrorCode::invalid_argument, kOp, "log_sum_exp has shape ", to_string(view.shape),
+    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape),
          "; expected ", to_string(wanted));
 }
 
@@ -68,6 +70,23 @@ void check_places(const AttentionCall& call, const Exec& exec) {
         name_of(options.rung),
         " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, or "
         "strict or fast with K and V in codes: the others read all of K first");
+}
+
+void check_bounds(const AttentionCall& call, const Exec& exec) {
+  const AttentionOptions& options = call.options;
+  check(!options.certified || options.rung == AttentionRung::automatic, ErrorCode::invalid_argument,
+        kOp, "got certified with precision ", name_of(options.rung),
+        "; expected auto, which chooses by certified bounds then: ask for the bound of a rung "
+        "instead");
+  if (!options.certified && !wants_bounds(options)) return;
+  check(exec.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp,
+        "got a certified bound of tensors on a device; expected tensors on the CPU: of the "
+        "device's kernels none is derived");
+  check(!options.dropout.exists(), ErrorCode::unsupported, kOp,
+        "got a certified bound and dropout; expected a dropout probability of 0");
+  check(options.rung != AttentionRung::naive, ErrorCode::unsupported, kOp,
+        "got a certified bound of precision naive, which does not divide by the sum of what it "
+        "multiplies; expected another precision");
 }
 
 // All rows of every head.
@@ -133,7 +152,11 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   const FpEnvGuard guard;
   const AttentionCall call(q, k, v, options, kOp);
   check_result(out, call);
-  if (is_given(options.log_sum_exp)) check_log_sum_exp(options.log_sum_exp, call);
+  const NamedView numbers[] = {{&options.log_sum_exp, "log_sum_exp"},
+                               {&options.bound, "bound"},
+                               {&options.probabilistic_bound, "probabilistic_bound"}};
+  for (const NamedView& one : numbers)
+    if (is_given(*one.view)) check_row_numbers(*one.view, call, one.name);
   std::vector<NamedView> views;
   call.add_views(views);
   for (const NamedView& input : views)
@@ -142,16 +165,19 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
           ErrorCode::invalid_argument, kOp, "the output shares memory with ", input.name,
           ", which is still read while parts of the output are written; give other memory");
   views.push_back({&out, "the output"});
-  if (is_given(options.log_sum_exp)) views.push_back({&options.log_sum_exp, "log_sum_exp"});
+  for (const NamedView& one : numbers)
+    if (is_given(*one.view)) views.push_back(one);
   const Exec exec = make_exec_on(views, call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
   if (call.is_empty()) return;
   check_places(call, exec);
+  check_bounds(call, exec);
   if (options.block_table.exists() && exec.device.kind == DeviceKind::cpu)
     return attend_pages(call, out);
   if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {
     AttentionOptions exact = options;
     exact.rung = AttentionRung::exact;
+    exact.certified = false;
     attention_into(q, k, v, out, exact);
     if (options.report != nullptr)
       report_rung(call, AttentionRung::exact,
@@ -175,6 +201,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
 
   AttentionResult result{.out = AttentionStack(Operand(out), kOp, "the output").operand(),
                          .log_sum_exp = static_cast<float*>(options.log_sum_exp.data)};
+  if (options.certified) return attention_certified(call, result, exec);
   if (options.rung == AttentionRung::automatic) return attention_automatic(call, result, exec);
   const RungInputs inputs = rung_inputs(call, options.rung, exec);
   AttentionJob job = inputs.job;
@@ -186,7 +213,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
     job.p_amax = static_cast<float*>(largest_p.view().data);
     clear_memory(exec, job.p_amax, sizeof(float));
   }
-  run_attention(exec, options, job);
+  run_bounded(call, inputs, job, exec);
   if (options.p_quantizer != nullptr)
     options.p_quantizer->calibrate(largest_p.view(), {.stream = options.stream});
 }

@@ -78,7 +78,8 @@ struct AttentionChoice {
   // 1 / sum of squared weights, of the sample row that is likely the most peaked; 2, the worst
   // case, where no row was sampled.
   double n_eff = 0.0;
-  // Modelled error of that row, at six standard deviations, corrected by a probe.
+  // Modelled error of that row, at six standard deviations, corrected by a probe; certified: the
+  // certified bound of all rows of the range.
   double predicted = 0.0;
   double tolerance = 0.0;  // atol, less what rounding the output takes
   std::string explanation{};
@@ -113,6 +114,18 @@ struct AttentionOptions {
   std::optional<DType> out{};  // the type of Q; f32 where Q is codes
   // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
   View log_sum_exp{};
+  // If given, f32 of the shape of log_sum_exp, dense: bounds of the error of every row against
+  // exact attention of the given inputs (codes times scales, where they are codes): of the largest
+  // error among its channels, which is what a tolerance of elements asks for. `bound` is certified:
+  // it holds whatever the inputs are, and is infinite where nothing can be said (NaN, Inf,
+  // overflow). `probabilistic_bound` is smaller, and holds with a probability of 1 - 1e-6 for a row
+  // if roundings are independent and values are of keys (docs/numerics/attention-bound.md). Both
+  // are of the output alone, not of the log-sum-exp. On a CPU, without dropout; not for naive.
+  View bound{}, probabilistic_bound{};
+  // automatic: the cheapest rung whose certified bound is within atol, for each range of rows, from
+  // norms of the inputs alone: no row is sampled, nor computed twice. Where none is, f32, and the
+  // report says so.
+  bool certified = false;
   // automatic, few queries on the CPU: if given, statistics of V, one for each (batch, KV head), as
   // a cache keeps them; V is not read for them then.
   std::span<const AttentionStatistics> value_statistics{};

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "octavo/base/error.h"
+#include "octavo/ops/attention/attention_bounded_internal.h"
 #include "octavo/ops/attention/attention_error_model_internal.h"
 #include "octavo/ops/attention/attention_explanation_internal.h"
 #include "octavo/ops/attention/attention_posteriori_internal.h"
@@ -310,7 +311,7 @@ class Chooser {
     posteriori_.write_with(job);
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
-    run_attention(exec_, call_.options, job);
+    run_bounded(call_, inputs_of(rung), job, exec_);
   }
 
   // Recomputes rows that fail the posteriori check, on the cheapest rung that meets the tolerance.

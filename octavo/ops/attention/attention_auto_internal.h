@@ -11,5 +11,8 @@ struct AttentionResult {
 };
 void attention_automatic(const AttentionCall& call, const AttentionResult& result,
                          const Exec& exec);
+// The same by certified bounds (AttentionOptions::certified).
+void attention_certified(const AttentionCall& call, const AttentionResult& result,
+                         const Exec& exec);
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "octavo/backend/attention_job.h"
+#include "octavo/backend/attention_norms_job.h"
 #include "octavo/exec/place_internal.h"
 #include "octavo/ops/attention/attention.h"
 
@@ -75,5 +76,11 @@ void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
                            const AttentionPrepareJob& job);
 void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
                               const AttentionStatisticsJob& job);
+void run_attention_norms(const Exec& exec, const AttentionOptions& options,
+                         const AttentionNormsJob& job);
+// How far the kernels that run_attention takes may be off; throws where no bound of them is
+// derived.
+AttentionRounding attention_rounding(const Exec& exec, const AttentionOptions& options,
+                                     const AttentionJob& job);
 
 }  // namespace octavo

@@ -83,6 +83,23 @@ void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
       .attention_prepare(exec, there);
 }
 
+void run_attention_norms(const Exec& exec, const AttentionOptions& options,
+                         const AttentionNormsJob& job) {
+  chosen<AttentionNormsJob>(exec, options, job, &Kernels::attention_norms, nullptr)
+      .attention_norms(exec, job);
+}
+
+AttentionRounding attention_rounding(const Exec& exec, const AttentionOptions& options,
+                                     const AttentionJob& job) {
+  const Kernels& kernels =
+      chosen<AttentionJob>(exec, options, job, &Kernels::attention, &Kernels::attention_offered);
+  AttentionRounding rounding;
+  check(kernels.attention_rounding != nullptr && kernels.attention_rounding(job, rounding),
+        ErrorCode::unsupported, kOp, "got a certified bound of kernels of '", kernels.name,
+        "' of which none is derived; take precision 'f32', or the backend 'reference'");
+  return rounding;
+}
+
 void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
                               const AttentionStatisticsJob& job) {
   DeviceCopies copies(exec);

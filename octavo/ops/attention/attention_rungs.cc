@@ -80,6 +80,7 @@ void quantize_queries(RungInputs& inputs, const AttentionCall& call, const Forma
     copy = prepared(call, call.q, call.options.mask.query_lengths, nullptr, inputs.rotated, false,
                     exec);
     values = copy.view();
+    inputs.prepared_q = copy;
   }
   inputs.q = quantized(values, per_token(format), quantizer, call.options, exec);
   inputs.job.q = operand_of(inputs.q, "Q");
@@ -97,6 +98,7 @@ void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& 
     copy = prepared(call, call.k, call.options.mask.key_lengths,
                     smooth ? numbers_of(inputs.mean) : nullptr, inputs.rotated, false, exec);
     values = copy.view();
+    inputs.prepared_k = copy;
   }
   inputs.k = quantized(values, per_token(format), quantizer, call.options, exec);
   inputs.job.k = operand_of(inputs.k, "K");

@@ -14,6 +14,8 @@ struct RungInputs {
   Tensor mean{};                  // [B, Hkv, D]: the mean subtracted from K, in the unrotated basis
   bool rotated = false;           // Q and K are Hadamard-transformed
   Tensor memory_of_shift{}, memory_of_v{};
+  // Q and K as they were before they were quantized, where they were smoothed or rotated.
+  Tensor prepared_q{}, prepared_k{};
 };
 [[nodiscard]] RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung,
                                      const Exec& exec);

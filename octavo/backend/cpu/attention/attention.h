@@ -31,7 +31,7 @@ struct SoftmaxJob {
   float *top, *base, *sum;
   float* rescale;  // [query block]: the factor for sums so far, a power of two
   // [query block], and updated, or null where not needed: the sum of squares of weights, or
-  // infinity where it overflowed. Only for weights in f16.
+  // infinity where it overflowed. Only where AttentionMethod::sums_weight_squares.
   float* weight_squares = nullptr;
   // [keys] each, or both null (AttentionMethod::takes_key_factors): weights are multiplied by the
   // first before they are rounded, and by the second, its inverse, before they are summed.
@@ -85,7 +85,7 @@ struct AttentionMethod {
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;
   bool sums_weight_squares =
-      false;                   // the softmax fills SoftmaxJob::weight_squares where it is not null
+      false;  // the softmax fills SoftmaxJob::weight_squares where it is not null
   float weight_factor = 1.0F;  // what a weight of 1 is stored as, a power of two
   std::int64_t tile_keys = 32;
   // Interleaves words of four bytes, as GemmMethod::interleave; null: the driver's loop.
@@ -115,6 +115,9 @@ struct AttentionMethod {
   const AttentionMethod* precise = nullptr;
   // The softmax of decode attention; null: the driver's loops.
   const DecodeSteps* decode_steps = nullptr;
+  // Sums of a tile, of weighted values and of weights, are summed apart and then added to those of
+  // the tiles before: a term meets the roundings of one tile and one for each tile.
+  bool sums_by_tile = false;
 
   // Query rows of a block: the columns (NR) of both microkernels.
   [[nodiscard]] constexpr int query_block() const { return weigh.cols; }

@@ -68,10 +68,10 @@ class Block {
           b_.uncertain[row] = 1;
           continue;
         }
-        b_.epilogue(
-            range_.batch, range_.head, row,
-            {s_.top[at], s_.base[at], s_.sum[at], transposed ? s_.rows + c * width : sums(i) + c,
-             transposed ? 1 : width_, b_.value_unit, has_channels_ ? channels_ : nullptr});
+        b_.epilogue(range_.batch, range_.head, row,
+                    {s_.top[at], s_.base[at], s_.sum[at],
+                     transposed ? s_.rows + c * width : sums(i) + c, transposed ? 1 : width_,
+                     b_.value_unit, has_channels_ ? channels_ : nullptr, s_.weight_squares[at]});
       }
     }
   }
@@ -143,7 +143,9 @@ class Block {
              .base = s_.base + at,
              .sum = s_.sum + at,
              .rescale = rescale,
-             .weight_squares = b_.uncertain != nullptr ? s_.weight_squares + at : nullptr,
+             .weight_squares = b_.uncertain != nullptr || b_.job.weight_squares != nullptr
+                                   ? s_.weight_squares + at
+                                   : nullptr,
              .key_factors = tile.key_factors,
              .key_inverses = tile.key_factors != nullptr ? tile.key_factors + keys : nullptr})) {
       float* row = sums(i);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "octavo/backend/attention_sink.h"
 #include "octavo/backend/cpu/attention/attention_pack.h"
@@ -41,6 +42,7 @@ struct RowSums {
   std::int64_t pitch = 1;
   float unit = 1.0F;                // the unit of the values, a power of two
   const float* channels = nullptr;  // scales of channels, or null
+  float weight_squares = std::numeric_limits<float>::infinity();  // of stored weights, if known
 };
 
 // The attention epilogue: from the sums of a row to its output, log-sum-exp and what else the job

@@ -83,14 +83,20 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
     std::fill_n(values, out.cols, poisoned ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
   store_(out, row, values);
 
-  const bool asks = job_.p_amax != nullptr || job_.largest_weight != nullptr;
+  const bool asks =
+      job_.p_amax != nullptr || job_.largest_weight != nullptr || job_.weight_squares != nullptr;
   const float largest = !asks || empty || poisoned ? 0.0F : std::exp2(sums.top - sums.base);
   if (job_.p_amax != nullptr) raise(job_.p_amax, largest);
   const std::int64_t at = (batch * job_.heads + head) * job_.queries + row;
-  if (job_.largest_weight != nullptr)
-    job_.largest_weight[at] = poisoned ? std::numeric_limits<float>::quiet_NaN()
-                              : empty  ? 0.0F
-                                       : largest * weight_factor_ / sums.sum * share;
+  const float weight = poisoned ? std::numeric_limits<float>::quiet_NaN()
+                       : empty  ? 0.0F
+                                : largest * weight_factor_ / sums.sum * share;
+  if (job_.largest_weight != nullptr) job_.largest_weight[at] = weight;
+  if (job_.weight_squares != nullptr) {
+    // NaN stays.
+    const float part = share / sums.sum, squares = sums.weight_squares * part * part;
+    job_.weight_squares[at] = poisoned || empty ? weight : std::min(weight, squares);
+  }
   if (job_.log_sum_exp != nullptr)
     log_sum_exp(batch, head, row,
                 poisoned ? std::numeric_limits<double>::quiet_NaN() : keys.log2_sum, !empty);

@@ -66,6 +66,17 @@ inline float origin(float base) {
   return base > -std::numeric_limits<float>::infinity() ? base : 0.0F;
 }
 
+// Of the weights as they were stored.
+template <int kQueries>
+inline void add_weight_squares(const SoftmaxJob& job) {
+  float squares[kQueries] = {};
+  const auto* weight = reinterpret_cast<const float*>(job.weights);
+  for (std::int64_t key = 0; key < job.keys; ++key, weight += kQueries)
+    for (int c = 0; c < kQueries; ++c) squares[c] += weight[c] * weight[c];
+  for (int c = 0; c < kQueries; ++c)
+    job.weight_squares[c] = job.weight_squares[c] * (job.rescale[c] * job.rescale[c]) + squares[c];
+}
+
 template <int kQueries>
 bool softmax_f32(const SoftmaxJob& job) {
   float largest[kQueries], from[kQueries], sum[kQueries] = {};
@@ -87,6 +98,7 @@ bool softmax_f32(const SoftmaxJob& job) {
       sum[c] += p;
     }
   for (int c = 0; c < kQueries; ++c) job.sum[c] = job.sum[c] * job.rescale[c] + sum[c];
+  if (job.weight_squares != nullptr) add_weight_squares<kQueries>(job);
   return any;
 }
 

@@ -33,7 +33,9 @@ constexpr AttentionMethod kAttention{
     .softmax = softmax_lanes<Avx2Lanes, 2>,
     .soft_cap = soft_cap_lanes<Avx2Lanes>,
     .rescale = rescale_lanes<Avx2Lanes, 2>,
-    .tile_keys = 96};
+    .sums_weight_squares = true,
+    .tile_keys = 96,
+    .sums_by_tile = true};
 
 }  // namespace
 

@@ -87,14 +87,15 @@ template <typename L>
   return L::as_floats(L::keep_sum(above, L::as_bits(p), L::shift_left(L::as_bits(shifted), 23)));
 }
 
-template <typename L, int kVectors>
-bool softmax_lanes(const SoftmaxJob& job) {
+// With kSquares one multiply-add more for each vector.
+template <typename L, int kVectors, bool kSquares>
+[[gnu::always_inline]] inline bool softmax_of(const SoftmaxJob& job) {
   using Floats = typename L::Floats;
-  Floats largest[kVectors], origin[kVectors], sum[kVectors];
+  Floats largest[kVectors], origin[kVectors], sum[kVectors], squares[kVectors];
   largest_scores<L, kVectors>(job, largest);
   const bool any = raise_top<L, kVectors>(job, largest, origin);
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) sum[v] = L::fsplat(0.0F);
+  for (int v = 0; v < kVectors; ++v) sum[v] = squares[v] = L::fsplat(0.0F);
   const float* score = job.scores;
   auto* weight = reinterpret_cast<float*>(job.weights);
   for (std::int64_t key = 0; key < job.keys; ++key) {
@@ -103,6 +104,7 @@ bool softmax_lanes(const SoftmaxJob& job) {
       const Floats p = exp2_lanes<L>(L::fminus(L::fload(score + v * L::kLanes), origin[v]));
       L::fstore(weight + v * L::kLanes, p);
       sum[v] = L::fplus(sum[v], p);
+      if constexpr (kSquares) squares[v] = L::fma(p, p, squares[v]);
     }
     score += kVectors * L::kLanes;
     weight += kVectors * L::kLanes;
@@ -110,9 +112,19 @@ bool softmax_lanes(const SoftmaxJob& job) {
   mark_nan<L, kVectors>(job, sum);
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t at = v * L::kLanes;
-    L::fstore(job.sum + at, L::fma(L::fload(job.sum + at), L::fload(job.rescale + at), sum[v]));
+    const Floats rescale = L::fload(job.rescale + at);
+    L::fstore(job.sum + at, L::fma(L::fload(job.sum + at), rescale, sum[v]));
+    if constexpr (kSquares)
+      L::fstore(job.weight_squares + at,
+                L::fma(L::fload(job.weight_squares + at), L::ftimes(rescale, rescale), squares[v]));
   }
   return any;
+}
+
+template <typename L, int kVectors>
+bool softmax_lanes(const SoftmaxJob& job) {
+  return job.weight_squares != nullptr ? softmax_of<L, kVectors, true>(job)
+                                       : softmax_of<L, kVectors, false>(job);
 }
 
 // Sums of a query block times the factors of its columns.

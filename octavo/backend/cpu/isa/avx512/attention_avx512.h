@@ -47,10 +47,12 @@ constexpr AttentionMethod f32_attention(
           .soft_cap = soft_cap_lanes<Avx512Lanes>,
           .rescale = rescale_lanes<Avx512Lanes, kVectors>,
           .transpose_sums = transpose_sums<kQueries>,
+          .sums_weight_squares = true,
           .tile_keys = 64,
           .interleave = avx512_interleave,
           .decode_kernels = decode_kernels,
-          .decode_steps = &kAvx512DecodeSteps};
+          .decode_steps = &kAvx512DecodeSteps,
+          .sums_by_tile = true};
 }
 
 }  // namespace

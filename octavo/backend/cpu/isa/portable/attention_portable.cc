@@ -10,6 +10,7 @@ constexpr AttentionMethod kF32{.name = "f32",
                                .score = kTile,
                                .weigh = kTile,
                                .softmax = softmax_f32<kTile.cols>,
+                               .sums_weight_squares = true,
                                .tile_keys = 32};
 
 }  // namespace

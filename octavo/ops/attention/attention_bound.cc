@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "octavo/ops/attention/attention_bound_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// What norms, and this arithmetic itself, may be off by: codes are measured in f32.
+constexpr double kUpward = 1.0 + 1e-6;
+// Subnormal products and sums, of any number of keys that memory holds.
+constexpr double kTiny = 0x1p-100;
+
+double square(double number) { return number * number; }
+// NaN becomes infinite: no bound holds.
+double known(double number) { return number == number ? number : kInfinity; }
+
+// Of scores in natural units.
+struct ScoreErrors {
+  double certified = 0.0;  // of any score of the row
+  double variance = 0.0;
+  double size = 0.0;  // of a score, before a cap
+};
+
+ScoreErrors score_errors(const BoundTerms& terms, const QueryNorms& q, const KeyNorms& k,
+                         double bias) {
+  const double scale = std::abs(terms.softmax_scale), unit = terms.kernels.unit;
+  const double key = k.longest + k.error, query = q.length + q.error;  // as they are used
+  ScoreErrors errors{.size = scale * query * key};
+  const double size = terms.soft_cap != 0.0 ? std::min(errors.size, terms.soft_cap) : errors.size,
+               of_cap = terms.soft_cap != 0.0 ? 12.0 * unit * size : 0.0,
+               of_bias = bias != 0.0 ? 4.0 * unit * (bias + 2.0 * size + 90.0) : 0.0;
+  errors.certified = scale * (q.error * key + q.length * k.error) +
+                     terms.kernels.scores * errors.size + of_cap + of_bias;
+  const double of_inputs =
+      square(scale) * (square(q.length) * k.error_squares + square(q.error) * k.spread_squares);
+  // Partial sums of D products of either sign are a random walk to size / sqrt(D); three more
+  // roundings of the score itself. What is left out of limbs is taken as it is.
+  const double walk = unit * errors.size * (0.41 + 3.0 / std::sqrt(terms.head_size)),
+               of_sums = terms.kernels.scores > 0x1p-10 ? terms.kernels.scores * errors.size : walk;
+  errors.variance = of_inputs + square(of_sums) + square(of_cap) + square(of_bias);
+  return errors;
+}
+
+// The weights in units of the sum of P, with the relative errors of the sums that they come from.
+struct Concentration {
+  double least_largest = 0.0;  // the largest weight is at least this
+  double root_squares = 1.0;   // the root of the sum of squares is at most this
+  double lost = 0.0;           // weights whose P is absolutely off are off by this together
+};
+
+Concentration concentration_of(const BoundTerms& terms, const RowWeights& weights) {
+  const AttentionRounding& r = terms.kernels;
+  Concentration c;
+  const double largest = std::min(1.0, weights.largest);
+  // The sum of P is at least 1 / (2 largest).
+  c.lost = std::min(1.0, 2.0 * weights.keys * r.lost * largest * kUpward);
+  const double relative = 2.0 * (r.weights + r.sums) + 1e-5;
+  c.least_largest = std::max(0.0, largest * (1.0 - relative) - 2.0 * c.lost);
+  c.root_squares =
+      std::min(1.0, std::sqrt(std::min(1.0, weights.squares)) * (1.0 + relative) + 2.0 * c.lost);
+  return c;
+}
+
+// The variance of sum_j w_j d_j (v_j - out) for independent d_j and v_j of variance 1.
+double independent_moves(double largest, double root_squares) {
+  if (largest >= 0.5) return 4.0 * square(largest * (1.0 - largest));
+  const double squares = square(root_squares);
+  return squares * (1.0 - squares);
+}
+
+}  // namespace
+
+double moved_weight(double log_error, double largest) {
+  if (!(log_error < 20.0)) return 1.0;
+  const double anything = std::tanh(log_error / 2.0);
+  if (!(largest >= 0.5)) return anything;
+  const double ratio = std::expm1(2.0 * log_error);
+  const auto moved = [&](double share) {
+    return share * (1.0 - share) * ratio / (1.0 + share * ratio);
+  };
+  // Any set has the largest weight, or its share is at most 1 - largest.
+  const double peak = 1.0 / (1.0 + std::exp(log_error));
+  return std::min(anything, std::max(moved(std::min(1.0 - largest, peak)), moved(largest)));
+}
+
+RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorms& k,
+                     const ValueNorms& v, const RowWeights& weights, double bias) {
+  if (weights.keys <= 0.0) return {};
+  const AttentionRounding& r = terms.kernels;
+  const ScoreErrors scores = score_errors(terms, q, k, bias);
+  const Concentration c = concentration_of(terms, weights);
+  const double root = c.root_squares;
+  // The logarithm of a weight: polynomials reduce scores of at most 126 below the largest.
+  const double of_weights = r.weights + 88.0 * r.unit;
+  const double log_error = known(scores.certified + of_weights / (1.0 - of_weights));
+
+  const bool is_alone = weights.keys == 1.0 && !terms.has_sink;
+  // Weights times values: by the range of values, or by their spread under the weights.
+  double moved = is_alone ? 0.0 : moved_weight(log_error, c.least_largest) * v.range;
+  if (!terms.has_sink && log_error < 1.0)
+    moved = std::min(
+        moved, std::exp(log_error) * std::sinh(log_error) *
+                   std::sqrt(std::min(square(v.range) / 4.0, root * std::sqrt(v.fourth_powers))));
+  if (!is_alone) moved += c.lost * v.range;
+  const double of_values = std::min(v.error, root * std::sqrt(v.error_squares));
+  const double magnitude = std::min(v.largest, v.center + root * std::sqrt(v.squares)) + of_values;
+  const double of_sums = 2.0 * r.sums * magnitude + 0x1p-24 * magnitude + kTiny;
+
+  RowBounds bounds;
+  bounds.certified = known((moved + of_values + of_sums) * kUpward);
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const bool overflows = !(weights.keys * v.largest < kLargest / 4.0) ||
+                         !(scores.size < kLargest / 4.0) || !(v.squares < kInfinity);
+  if (overflows) bounds.certified = kInfinity;
+  // Errors of weights by the largest of them, and of their sum.
+  bounds.log_sum_exp = log_error + c.lost / std::max(1e-300, 1.0 - c.lost) + 2.0 * r.sums;
+
+  // 2 exp(-t^2 / 2) for each of the channels.
+  const double t = std::sqrt(2.0 * std::log(2.0 * terms.width / kBoundFailure));
+  const double spread = v.rows > 0.0 ? v.squares / v.rows : 0.0,
+               errors = v.rows > 0.0 ? v.error_squares / v.rows : 0.0,
+               each = r.weights + 12.0 * r.unit,
+               lost = 2.0 * r.lost * std::min(1.0, weights.largest),
+               sums = std::sqrt(r.sums * r.unit) * (v.center + root * std::sqrt(spread));
+  const double moves = is_alone ? 0.0 : independent_moves(c.least_largest, root);
+  const double variance = (scores.variance + square(each)) * moves * spread +
+                          weights.keys * square(lost) * spread + square(root) * errors +
+                          square(sums);
+  bounds.probabilistic =
+      std::min(bounds.certified,
+               known((t * std::sqrt(variance) + 0x1p-24 * v.largest * root + kTiny) * kUpward));
+  return bounds;
+}
+
+}  // namespace octavo

@@ -1,0 +1,186 @@
+#include "octavo/ops/attention/attention_bounded_internal.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "octavo/ops/attention/attention_operand_norms_internal.h"
+
+namespace octavo {
+namespace {
+
+// Smoothing and the Hadamard transform are in f32: a rounding for each of its stages (which keep
+// norms, but for a factor that the last step undoes), two for the factor, one for the mean, and one
+// where values are f64.
+double preparation_error(const AttentionCall& call) {
+  double stages = 0.0;
+  for (std::int64_t n = 1; call.q.cols() % (2 * n) == 0; n *= 2) stages += 1.0;
+  return (stages + 4.0) * 0x1p-24 * 1.01;
+}
+
+NormedOperand normed(const AttentionStack& given, const Tensor& prepared,
+                     const QuantizedTensor& codes, const AttentionOperand& used, double error) {
+  NormedOperand operand{.given = given.operand()};
+  if (prepared.owner() != nullptr) {
+    operand.given = AttentionStack(Operand(prepared), "attention", "a copy").operand();
+    operand.prepared = error;
+  }
+  if (codes.rowwise.exists()) operand.used = &used;
+  return operand;
+}
+
+// What smoothing takes from a row is of f64 values, and rounded before.
+double largest_mean(const AttentionCall& call, const RungInputs& inputs) {
+  if (inputs.mean.owner() == nullptr || call.k.elements().dtype != DType::f64) return 0.0;
+  double most = 0.0;
+  const std::span<const float> numbers = inputs.mean.span<float>();
+  const auto cols = static_cast<std::size_t>(call.k.cols());
+  for (std::size_t at = 0; at < numbers.size(); at += cols) {
+    double squares = 0.0;
+    for (std::size_t d = 0; d < cols; ++d)
+      squares += static_cast<double>(numbers[at + d]) * static_cast<double>(numbers[at + d]);
+    most = std::max(most, squares);
+  }
+  return std::sqrt(most);
+}
+
+float rounded_up(double bound) {
+  return std::nextafter(static_cast<float>(bound), std::numeric_limits<float>::infinity());
+}
+
+float* numbers_of(const View& view) { return static_cast<float*>(view.data); }
+
+// The rows of a job that has run.
+class Bounder {
+ public:
+  Bounder(const AttentionCall& call, const RungInputs& inputs, const AttentionJob& job,
+          const Exec& exec)
+      : options_(call.options),
+        job_(job),
+        terms_(bound_terms(call, job, exec)),
+        mean_(largest_mean(call, inputs) * 0x1p-24),
+        norms_(call, normed(call.q, inputs.prepared_q, inputs.q, job.q, preparation_error(call)),
+               normed(call.k, inputs.prepared_k, inputs.k, job.k, preparation_error(call)),
+               normed(call.v, {}, inputs.v, job.v, 0.0), job.values, exec) {
+    const DType out = job.out.first.values.dtype;
+    if (out != DType::bf16 && out != DType::f16) return;
+    out_squares_.resize(static_cast<std::size_t>(job.batches * job.heads * job.queries));
+    run_attention_norms(exec, call.options,
+                        {.batches = job.batches,
+                         .heads = job.heads,
+                         .given = job.out,
+                         .row_squares = out_squares_.data()});
+  }
+
+  void write(const AttentionRange& range) const {
+    for (std::int64_t row = range.first; row < range.first + range.count; ++row)
+      write(range.batch, range.head, row);
+  }
+
+ private:
+  void write(std::int64_t batch, std::int64_t head, std::int64_t row) const {
+    const AttentionJob::Keys seen = job_.keys_of(batch, row);
+    const std::int64_t at = (batch * job_.heads + head) * job_.queries + row;
+    RowBounds bounds;
+    if (seen.begin < seen.end) {
+      const std::int64_t kv_head = job_.kv_head(head);
+      KeyNorms keys = norms_.keys(batch, kv_head, seen.end);
+      keys.error += mean_;
+      bounds = row_bounds(terms_, norms_.query(batch, head, row), keys,
+                          norms_.values(batch, kv_head, seen.end),
+                          {.keys = static_cast<double>(seen.end - seen.begin),
+                           .largest = static_cast<double>(job_.largest_weight[at]),
+                           .squares = static_cast<double>(job_.weight_squares[at])},
+                          bias_magnitude(job_, batch, head, row));
+      if (!out_squares_.empty()) {
+        const double rounding = output_rounding(
+            job_.out.first.values.dtype, std::sqrt(out_squares_[static_cast<std::size_t>(at)]));
+        bounds.certified += rounding;
+        bounds.probabilistic += rounding;
+      }
+    }
+    const auto put = [&](const View& view, double bound) {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      if (view.data != nullptr)
+        numbers_of(view)[at] = bound == 0.0 ? 0.0F : rounded_up(bound == bound ? bound : kInfinity);
+    };
+    put(options_.bound, bounds.certified);
+    put(options_.probabilistic_bound, bounds.probabilistic);
+  }
+
+  const AttentionOptions& options_;
+  const AttentionJob& job_;
+  BoundTerms terms_;
+  double mean_;
+  AttentionNorms norms_;
+  std::vector<double> out_squares_;  // of rows, where they are rounded to a narrow type
+};
+
+}  // namespace
+
+bool wants_bounds(const AttentionOptions& options) {
+  return options.bound.data != nullptr || options.probabilistic_bound.data != nullptr;
+}
+
+BoundTerms bound_terms(const AttentionCall& call, const AttentionJob& job, const Exec& exec) {
+  return {.softmax_scale = job.softmax_scale,
+          .soft_cap = job.soft_cap,
+          .head_size = static_cast<double>(call.q.cols()),
+          .width = static_cast<double>(call.v.cols()),
+          .has_sink = job.sinks.exist(),
+          .kernels = attention_rounding(exec, call.options, job)};
+}
+
+double bias_magnitude(const AttentionJob& job, std::int64_t batch, std::int64_t head,
+                      std::int64_t row) {
+  if (job.bias.first == nullptr) return 0.0;
+  const AttentionJob::Keys seen = job.keys_of(batch, row);
+  const float* const numbers = job.bias.at(batch, head, row);
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::int64_t key = seen.begin; key < seen.end; ++key) {
+    const float number = numbers[key * job.bias.key];
+    if (number != number) return std::numeric_limits<double>::infinity();
+    most = std::max(most, number);
+  }
+  if (most == -std::numeric_limits<float>::infinity()) return 0.0;  // all keys are masked
+  // Without a bias at all there is no rounding either: never 0 with one.
+  return std::abs(static_cast<double>(most)) * std::abs(static_cast<double>(job.bias.factor)) +
+         std::numeric_limits<double>::min();
+}
+
+double output_rounding(DType out, double magnitude) {
+  const double unit = out == DType::bf16  ? 0x1p-8
+                      : out == DType::f16 ? 0x1p-11
+                                          : 0.0,
+               least = out == DType::f16    ? 0x1p-25
+                       : out == DType::bf16 ? 0x1p-134
+                                            : 0.0;
+  return unit == 0.0 ? 0.0 : unit / (1.0 - unit) * magnitude * (1.0 + 1e-6) + least;
+}
+
+void run_bounded(const AttentionCall& call, const RungInputs& inputs, AttentionJob job,
+                 const Exec& exec) {
+  if (!wants_bounds(call.options)) return run_attention(exec, call.options, job);
+  const auto rows = static_cast<std::size_t>(job.batches * job.heads * job.queries);
+  std::vector<float> largest, squares(rows);
+  if (job.largest_weight == nullptr) {
+    largest.resize(rows);
+    job.largest_weight = largest.data();
+  }
+  job.weight_squares = squares.data();
+  // Refuses before anything is computed.
+  (void)attention_rounding(exec, call.options, job);
+  run_attention(exec, call.options, job);
+  const Bounder bounder(call, inputs, job, exec);
+  if (job.ranges != nullptr) {
+    for (std::int64_t i = 0; i < job.range_count; ++i) bounder.write(job.ranges[i]);
+    return;
+  }
+  for (std::int64_t batch = 0; batch < job.batches; ++batch)
+    for (std::int64_t head = 0; head < job.heads; ++head)
+      bounder.write({.batch = batch, .head = head, .first = 0, .count = job.queries});
+}
+
+}  // namespace octavo

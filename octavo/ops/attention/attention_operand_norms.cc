@@ -1,0 +1,158 @@
+#include "octavo/ops/attention/attention_operand_norms_internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace octavo {
+namespace {
+
+// The larger one; NaN stays.
+void raise(double& to, double number) {
+  if (to == to && !(number <= to)) to = number;
+}
+
+// A head's channels over all ranges so far.
+void add(AttentionChannel& to, const AttentionChannel& from) {
+  to.center = from.center;
+  to.least = std::min(to.least, from.least);
+  to.most = std::max(to.most, from.most);
+  to.squares += from.squares;
+  to.fourth_powers += from.fourth_powers;
+  to.error = std::max(to.error, from.error);
+  to.error_squares += from.error_squares;
+}
+
+// Rows before `end` that are measured, at least one.
+double rows_before(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t end) {
+  if (!lengths.empty()) end = std::min(end, lengths[static_cast<std::size_t>(batch)]);
+  return static_cast<double>(std::max<std::int64_t>(1, end));
+}
+
+}  // namespace
+
+AttentionNorms::AttentionNorms(const AttentionCall& call, const NormedOperand& q,
+                               const NormedOperand& k, const NormedOperand& v, DType values,
+                               const Exec& exec)
+    : call_(call),
+      ranges_(std::max<std::int64_t>(1, (call.keys() + kRange - 1) / kRange)),
+      q_prepared_(q.prepared) {
+  const std::span<const std::int64_t> lengths = call.options.mask.query_lengths;
+  const auto rows = static_cast<std::size_t>(call.q.batches() * call.q.heads() * call.q.rows());
+  q_squares_.assign(rows, 0.0);
+  q_errors_.assign(rows, 0.0);
+  run_attention_norms(exec, call.options,
+                      {.batches = call.q.batches(),
+                       .heads = call.q.heads(),
+                       .given = q.given,
+                       .used = q.used,
+                       .values = values,
+                       .lengths = lengths.empty() ? nullptr : lengths.data(),
+                       .row_squares = q_squares_.data(),
+                       .row_error_squares = q_errors_.data()});
+  add_keys(k, values, exec);
+  add_values(v, values, exec);
+}
+
+void AttentionNorms::add_keys(const NormedOperand& k, DType values, const Exec& exec) {
+  const std::int64_t heads = call_.k.batches() * call_.k.heads(), rows = call_.keys(),
+                     cols = call_.k.cols();
+  keys_.resize(static_cast<std::size_t>(heads * ranges_));
+  if (heads * rows == 0) return;
+  std::vector<double> squares(static_cast<std::size_t>(heads * rows)), errors(squares.size());
+  std::vector<AttentionChannel> channels(static_cast<std::size_t>(heads * ranges_ * cols));
+  const std::span<const std::int64_t> lengths = call_.options.mask.key_lengths;
+  run_attention_norms(exec, call_.options,
+                      {.batches = call_.k.batches(),
+                       .heads = call_.k.heads(),
+                       .given = k.given,
+                       .used = k.used,
+                       .values = values,
+                       .lengths = lengths.empty() ? nullptr : lengths.data(),
+                       .row_squares = squares.data(),
+                       .row_error_squares = errors.data(),
+                       .channels = channels.data(),
+                       .rows_per_range = kRange});
+  for (std::int64_t head = 0; head < heads; ++head) {
+    KeyNorms norms;
+    double sum_of_errors = 0.0;
+    std::vector<AttentionChannel> sums(static_cast<std::size_t>(cols));
+    for (std::int64_t range = 0; range < ranges_; ++range) {
+      const std::int64_t end = std::min(rows, (range + 1) * kRange);
+      for (std::int64_t row = range * kRange; row < end; ++row) {
+        const auto at = static_cast<std::size_t>(head * rows + row);
+        const double length = std::sqrt(squares[at]);
+        raise(norms.longest, length);
+        raise(norms.error, std::sqrt(errors[at]) + k.prepared * length);
+        sum_of_errors += errors[at];
+      }
+      const double seen = rows_before(lengths, head / call_.k.heads(), end);
+      norms.spread_squares = norms.error_squares = 0.0;
+      for (std::int64_t d = 0; d < cols; ++d) {
+        AttentionChannel& sum = sums[static_cast<std::size_t>(d)];
+        add(sum, channels[static_cast<std::size_t>((head * ranges_ + range) * cols + d)]);
+        raise(norms.spread_squares, sum.squares / seen);
+        raise(norms.error_squares, sum.error_squares / seen);
+      }
+      if (sum_of_errors > 0.0)
+        norms.error_squares *= norms.error * norms.error / (sum_of_errors / seen);
+      keys_[static_cast<std::size_t>(head * ranges_ + range)] = norms;
+    }
+  }
+}
+
+void AttentionNorms::add_values(const NormedOperand& v, DType values, const Exec& exec) {
+  const std::int64_t heads = call_.v.batches() * call_.v.heads(), rows = call_.keys(),
+                     cols = call_.v.cols();
+  values_.resize(static_cast<std::size_t>(heads * ranges_));
+  if (heads * rows == 0) return;
+  std::vector<AttentionChannel> channels(static_cast<std::size_t>(heads * ranges_ * cols));
+  const std::span<const std::int64_t> lengths = call_.options.mask.key_lengths;
+  run_attention_norms(exec, call_.options,
+                      {.batches = call_.v.batches(),
+                       .heads = call_.v.heads(),
+                       .given = v.given,
+                       .used = v.used,
+                       .values = values,
+                       .lengths = lengths.empty() ? nullptr : lengths.data(),
+                       .channels = channels.data(),
+                       .rows_per_range = kRange});
+  const bool has_sink = call_.options.sinks.data != nullptr;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    std::vector<AttentionChannel> sums(static_cast<std::size_t>(cols));
+    for (std::int64_t range = 0; range < ranges_; ++range) {
+      ValueNorms norms{.rows = rows_before(lengths, head / call_.v.heads(),
+                                           std::min(rows, (range + 1) * kRange))};
+      for (std::int64_t e = 0; e < cols; ++e) {
+        AttentionChannel& sum = sums[static_cast<std::size_t>(e)];
+        add(sum, channels[static_cast<std::size_t>((head * ranges_ + range) * cols + e)]);
+        if (!(sum.least <= sum.most)) continue;  // no row
+        const double least = has_sink ? std::min(sum.least, 0.0) : sum.least,
+                     most = has_sink ? std::max(sum.most, 0.0) : sum.most;
+        raise(norms.range, most - least);
+        raise(norms.largest, std::max(std::abs(sum.least), std::abs(sum.most)));
+        raise(norms.center, std::abs(sum.center));
+        raise(norms.squares, sum.squares);
+        raise(norms.fourth_powers, sum.fourth_powers);
+        raise(norms.error, sum.error);
+        raise(norms.error_squares, sum.error_squares);
+      }
+      values_[static_cast<std::size_t>(head * ranges_ + range)] = norms;
+    }
+  }
+}
+
+QueryNorms AttentionNorms::query(std::int64_t batch, std::int64_t head, std::int64_t row) const {
+  const auto at = static_cast<std::size_t>((batch * call_.q.heads() + head) * call_.q.rows() + row);
+  const double length = std::sqrt(q_squares_[at]);
+  return {.length = length, .error = std::sqrt(q_errors_[at]) + q_prepared_ * length};
+}
+
+std::size_t AttentionNorms::range_of(std::int64_t batch, std::int64_t kv_head,
+                                     std::int64_t end) const {
+  const std::int64_t range =
+      std::clamp<std::int64_t>((end + kRange - 1) / kRange - 1, 0, ranges_ - 1);
+  return static_cast<std::size_t>((batch * call_.k.heads() + kv_head) * ranges_ + range);
+}
+
+}  // namespace octavo
