@@ -6,15 +6,40 @@
 #include <random>
 
 #include "octavo/pipeline/shared_testing_internal.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
 
-class SharedRunForkTest : public SharedTest {};
+// Times after which a claim is stale are short, so that takeovers are quick. On a machine that is
+// too busy for the beats a living process is taken over, too: the work is then done twice, with the
+// same bytes. Where a test is about order, it waits for what has to happen before, not for a time.
+class SharedRunForkTest : public SharedTest {
+ protected:
+  // A sanitizer makes the work slow: what differs only in numbers is shown once under one.
+  static int rounds() { return support::under_sanitizer() ? 4 : 20; }
+  static std::vector<const char*> recipes() {
+    if (support::under_sanitizer()) return {"nvfp4"};
+    return {"nvfp4", "fp8", "fp8-block"};
+  }
+  // Waits until a name in the work folder ends so, or the work is done.
+  void wait_for_work(std::string_view end) const {
+    const auto latest = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (std::chrono::steady_clock::now() < latest) {
+      if (std::filesystem::exists(path("out/config.json"))) return;
+      std::error_code ignored;
+      for (std::filesystem::directory_iterator at(path("out/octavo-work"), ignored), none;
+           !ignored && at != none; at.increment(ignored))
+        if (at->path().filename().string().ends_with(end)) return;
+      usleep(1000);
+    }
+    FAIL() << "nothing in octavo-work ends in " << end;
+  }
+};
 
 TEST_F(SharedRunForkTest, AnyNumberOfProcessesGivesTheSameBytes) {
   write_model();
-  for (const char* const name : {"nvfp4", "fp8", "fp8-block"}) {
+  for (const char* const name : recipes()) {
     const auto whole = alone(recipe(name), std::string("alone-") + name);
     plan(recipe(name));
     for (const int world : {1, 2, 3, 8}) {
@@ -56,12 +81,13 @@ TEST_F(SharedRunForkTest, OneOfThreeIsKilledAtARandomTime) {
   plan(recipe("nvfp4"));
   std::mt19937 random(33);
   int killed = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < rounds(); ++round) {
     std::filesystem::remove_all(path("out"));
     std::vector<pid_t> children;
     for (int rank = 0; rank < 3; ++rank)
       children.push_back(start([&] { (void)share(sharing(rank, 3, 0.4)); }));
-    usleep(random() % 120'000);
+    wait_for_work("run.json");
+    usleep(random() % 80'000);
     const auto victim = static_cast<std::size_t>(random() % 3);
     kill(children[victim], SIGKILL);
     expect_no_halves(whole);
@@ -73,7 +99,7 @@ TEST_F(SharedRunForkTest, OneOfThreeIsKilledAtARandomTime) {
     EXPECT_EQ(contents_of(path("out")), whole) << "round " << round;
     EXPECT_FALSE(std::filesystem::exists(path("out/octavo-work")));
   }
-  EXPECT_GT(killed, 3);
+  EXPECT_GE(killed, rounds() / 4);
 }
 
 // All die; one that comes later goes on where they were.
@@ -139,8 +165,7 @@ TEST_F(SharedRunForkTest, ALateOneJoins) {
     options.on_progress = [](const Progress&) { return usleep(40'000), true; };
     (void)share(options);
   });
-  while (!std::filesystem::exists(path("out/octavo-work"))) usleep(1000);
-  usleep(100'000);
+  wait_for_work(".done.json");
   const CheckpointReport late = share(sharing(1, 2));
   EXPECT_GT(late.files_written, 0);
   EXPECT_EQ(ended(slow), 0);
