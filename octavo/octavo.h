@@ -96,6 +96,7 @@
 #include "octavo/report/checkpoint_report.h"
 #include "octavo/report/choose_format.h"
 #include "octavo/report/conform/conform.h"
+#include "octavo/report/error_ranges.h"
 #include "octavo/report/gate.h"
 #include "octavo/report/gemm_error.h"
 #include "octavo/report/metrics.h"

@@ -11,17 +11,20 @@ namespace {
 
 struct Launcher {
   const char *name, *rank, *world;
-  const char* mark;  // a variable that has to be there, too; or null
+  const char* mark;                  // a variable that has to be there, too; or null
+  const char* not_within = nullptr;  // and one that may not
 };
 // The innermost first. srun sets the number of tasks of its step; in a batch script, which is no
-// step, there is only that of the allocation. Ray Train sets what torchrun sets.
+// step, there is only that of the allocation. Ray Train sets what torchrun sets. RANK is a name
+// that anyone may give: scripts in an allocation of Slurm export it for all that they start, so
+// that there torchrun alone is believed.
 constexpr std::array<Launcher, 6> kLaunchers{{
     {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
     {"MPICH", "PMI_RANK", "PMI_SIZE", nullptr},
     {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", nullptr},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
-    {"torch.distributed", "RANK", "WORLD_SIZE", nullptr},
+    {"torch.distributed", "RANK", "WORLD_SIZE", nullptr, "SLURM_JOB_ID"},
 }};
 constexpr const char* kIndexedJob = "JOB_COMPLETION_INDEX";
 
@@ -44,7 +47,9 @@ struct Found {
 Found found(std::string_view op) {
   for (const Launcher& one : kLaunchers) {
     const auto rank = env_of_launcher(one.rank), world = env_of_launcher(one.world);
-    if (!rank || !world || (one.mark != nullptr && !env_of_launcher(one.mark))) continue;
+    if (!rank || !world || (one.mark != nullptr && !env_of_launcher(one.mark)) ||
+        (one.not_within != nullptr && env_of_launcher(one.not_within)))
+      continue;
     return {one.name, number(op, one.rank, *rank, 0), number(op, one.world, *world, 1)};
   }
   if (const auto index = env_of_launcher(kIndexedJob))

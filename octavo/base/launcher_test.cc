@@ -51,6 +51,7 @@ class LauncherTest : public testing::Test {
                                          "MV2_COMM_WORLD_SIZE",
                                          "SLURM_PROCID",
                                          "SLURM_STEP_NUM_TASKS",
+                                         "SLURM_JOB_ID",
                                          "JOB_COMPLETION_INDEX"};
 };
 
@@ -76,6 +77,16 @@ TEST_F(LauncherTest, TheInnermostCounts) {
   expect(with(both), 1, 2, "Slurm");  // RANK may be anybody's
   both["TORCHELASTIC_RUN_ID"] = "run";
   expect(with(both), 9, 16, "torchrun");
+}
+
+// A script in an allocation exports RANK for all that it starts, also what is no step.
+TEST_F(LauncherTest, RankInAnAllocationIsNotBelieved) {
+  const std::map<std::string, std::string> script{
+      {"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}};
+  expect(with(script), 0, 1, "");
+  auto torchrun = script;
+  torchrun["TORCHELASTIC_RUN_ID"] = "run";
+  expect(with(torchrun), 3, 4, "torchrun");
 }
 
 TEST_F(LauncherTest, WhatIsGivenGoesBefore) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
+#include "octavo/report/error_ranges.h"
 #include "octavo/report/metrics.h"
 
 namespace octavo {
@@ -90,6 +91,7 @@ struct OCTAVO_API CheckpointReport {
   double seconds = 0;
   bool was_complete = false;  // an earlier call had done it all: nothing was done or measured
   std::vector<std::string> written_again;  // then: files besides weights that were missing
+  std::optional<ErrorRanges> ranges{};     // then: what the folder keeps of its errors
   std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
   std::vector<std::string> notes;          // what the user should know
   std::vector<SharedAdvice> advice;        // what needs it first, then most tensors

@@ -1,7 +1,6 @@
 #include "octavo/report/gate.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -11,18 +10,6 @@
 
 namespace octavo {
 namespace {
-
-struct NamedMetric {
-  const char* name;
-  double ErrorMetrics::*metric;
-};
-constexpr std::array<NamedMetric, 7> kMetrics{{{"mse", &ErrorMetrics::mse},
-                                               {"relative_l2", &ErrorMetrics::relative_l2},
-                                               {"sqnr", &ErrorMetrics::sqnr},
-                                               {"cosine", &ErrorMetrics::cosine},
-                                               {"max_abs", &ErrorMetrics::max_abs},
-                                               {"saturated", &ErrorMetrics::saturated_share},
-                                               {"flushed", &ErrorMetrics::flushed_share}}};
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
@@ -40,12 +27,48 @@ MissedGate missed_by(const Gate& gate, const std::vector<std::string>& not_compa
   return {gate.typed, std::move(what), first, not_compared.size()};
 }
 
+std::string named(std::string_view tensor) { return text("'", shown(tensor, 120), "'"); }
+
+std::string value_text(const Gate& gate, const std::string& tensor, double value) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.6g", value);
+  return text(gate.metric_name, " of ", named(tensor), " is ", digits);
+}
+
+std::string uncounted_text(std::int64_t values, const std::string& tensor) {
+  return text(counted(values, "value"), " of ", named(tensor), " ", plural(values, "is", "are"),
+              " NaN or Inf, which no metric counts");
+}
+
+// Of a folder that was complete: by what it keeps of the run that made it.
+std::vector<MissedGate> missed_by_ranges(const std::optional<ErrorRanges>& ranges,
+                                         const std::vector<Gate>& gates) {
+  std::vector<MissedGate> out;
+  if (gates.empty()) return out;
+  check(ranges.has_value(), ErrorCode::invalid_argument, "limit",
+        "the folder was complete, and does not say what its errors are; octavo compare measures "
+        "them, and judges limits");
+  for (const Gate& gate : gates) {
+    const MetricRange* const range = ranges->find(gate.metric_name);
+    const bool least = gate.comparison.starts_with('<');
+    if (range != nullptr && gate.is_violated_by(least ? range->least : range->greatest)) {
+      const std::string& tensor = least ? range->least_of : range->greatest_of;
+      out.push_back({gate.typed, value_text(gate, tensor, least ? range->least : range->greatest),
+                     tensor, 1});
+    } else if (ranges->uncounted > 0) {
+      out.push_back({gate.typed, uncounted_text(ranges->uncounted, ranges->uncounted_of),
+                     ranges->uncounted_of, 1});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> gate_metric_names() {
   std::vector<std::string> names;
-  names.reserve(kMetrics.size());
-  for (const NamedMetric& known : kMetrics) names.emplace_back(known.name);
+  names.reserve(named_metrics().size());
+  for (const NamedMetric& known : named_metrics()) names.emplace_back(known.name);
   return names;
 }
 
@@ -66,8 +89,8 @@ Gate parse_gate(const std::string& typed) {
             .metric_name = gate_metric_typed(typed),
             .comparison = std::string(all.substr(at, width))};
   std::string names;
-  for (const NamedMetric& known : kMetrics) {
-    if (gate.metric_name == known.name) gate.metric = known.metric;
+  for (const NamedMetric& known : named_metrics()) {
+    if (gate.metric_name == known.name) gate.metric = known.value;
     names += text(names.empty() ? "" : ", ", known.name);
   }
   if (gate.metric == nullptr) refuse("expected one of ", names, " before the ", gate.comparison);
@@ -79,7 +102,11 @@ Gate parse_gate(const std::string& typed) {
 }
 
 bool Gate::is_violated_by(const ErrorMetrics& metrics) const {
-  const double got = value(metrics);
+  return is_violated_by(value(metrics));
+}
+
+bool Gate::is_violated_by(double value) const {
+  const double got = six_digits(value);
   if (std::isnan(got)) return true;  // a metric that could not be computed misses the gate
   const bool equal = comparison.size() == 2 && got == limit;
   return equal || (comparison[0] == '<' ? got < limit : got > limit);
@@ -87,6 +114,7 @@ bool Gate::is_violated_by(const ErrorMetrics& metrics) const {
 
 std::vector<MissedGate> missed_gates(const CheckpointReport& report,
                                      const std::vector<Gate>& gates) {
+  if (report.was_complete) return missed_by_ranges(report.ranges, gates);
   std::vector<MissedGate> out;
   const std::vector<std::size_t> order = report.worst(report.tensors.size());
   for (const Gate& gate : gates) {
@@ -100,14 +128,9 @@ std::vector<MissedGate> missed_gates(const CheckpointReport& report,
     }
     if (!report.not_compared.empty()) out.push_back(missed_by(gate, report.not_compared));
     if (first == nullptr) continue;
-    const std::string name = text("'", shown(first->name, 120), "'");
-    char value[32];
-    std::snprintf(value, sizeof value, "%.6g", gate.value(first->metrics));
-    std::string what =
-        gate.is_violated_by(first->metrics)
-            ? text(gate.metric_name, " of ", name, " is ", value)
-            : text(counted(uncounted(*first), "value"), " of ", name, " ",
-                   plural(uncounted(*first), "is", "are"), " NaN or Inf, which no metric counts");
+    std::string what = gate.is_violated_by(first->metrics)
+                           ? value_text(gate, first->name, gate.value(first->metrics))
+                           : uncounted_text(uncounted(*first), first->name);
     if (count > 1) what += text(", and of ", counted(count - 1, "other"));
     out.push_back({gate.typed, std::move(what), first->name, count});
   }

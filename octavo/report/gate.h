@@ -19,8 +19,9 @@ struct OCTAVO_API Gate {
   double limit = 0;
 
   [[nodiscard]] double value(const ErrorMetrics& metrics) const { return metrics.*metric; }
-  // Is the forbidden condition true?
+  // Is the forbidden condition true, of the value with six digits?
   [[nodiscard]] bool is_violated_by(const ErrorMetrics& metrics) const;
+  [[nodiscard]] bool is_violated_by(double value) const;
 };
 
 // Throws Error(invalid_argument).
@@ -36,8 +37,9 @@ struct MissedGate {
   std::string tensor;       // the worst that misses it: untrusted
   std::size_t tensors = 0;  // how many do
 };
-// What is not finite is in no metric, and what only one side has was not compared: both miss every
-// limit, and the second is told apart.
+// By the tensors of a report, or where it is of a folder that was complete by the ranges that the
+// folder keeps: Error(invalid_argument) where it keeps none. What is not finite is in no metric,
+// and what only one side has was not compared: both miss every limit, and the second is told apart.
 [[nodiscard]] OCTAVO_API std::vector<MissedGate> missed_gates(const CheckpointReport& report,
                                                               const std::vector<Gate>& gates);
 
