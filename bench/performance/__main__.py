@@ -1,4 +1,4 @@
-"""Writes docs/performance.md and three tables of README.md from the newest of bench/results.
+"""Writes docs/performance.md and the table of speeds of README.md from the newest of bench/results.
 
 python -m bench.performance            write both
 python -m bench.performance --check    write nothing; fail where either differs

@@ -1,4 +1,4 @@
-"""docs/performance.md as one text, and README.md with its three tables made anew."""
+"""docs/performance.md as one text, and README.md with its table of speeds made anew."""
 
 from __future__ import annotations
 
@@ -56,10 +56,8 @@ def performance() -> str:
 
 def filled(text: str) -> str:
     """README.md with everything between its marks made anew."""
-    tables = {"ARM": readme.arm(), "X86": x86.readme(), "H200": readme.h200()}
-    for mark, made in tables.items():
-        marked = re.compile(rf"(<!-- BEGIN {mark}\b.*?-->\n).*?(<!-- END {mark} -->)", re.S)
-        text, count = marked.subn(lambda found, made=made: found[1] + made + "\n" + found[2], text)
-        if count != 1:
-            raise ValueError(f"README.md has {count} tables marked {mark}, expected 1")
+    marked = re.compile(r"(<!-- BEGIN SPEED\b.*?-->\n).*?(<!-- END SPEED -->)", re.S)
+    text, count = marked.subn(lambda found: found[1] + readme.speeds() + "\n" + found[2], text)
+    if count != 1:
+        raise ValueError(f"README.md has {count} tables marked SPEED, expected 1")
     return text

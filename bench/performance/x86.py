@@ -66,23 +66,21 @@ def x86(result: Result) -> str:
     )
 
 
-def readme() -> str:
-    """Five rows for README.md."""
+def speeds() -> list[list[str]]:
+    """Rows for README.md, of one core."""
     result = newest("x86")
     _, found = rates(result)
 
-    def cells(kind: str, group: str, case: str, digits: int) -> list[str]:
+    def cells(kind: str, group: str, case: str) -> list[str]:
         row = found[kind, group, case]["1"]
-        unit = row["unit"].replace("Gel/s", "G elements/s")
-        return [f"{row['rate']:.{digits}f} {unit}", row["rival"], ratio(row)]
+        rival = row["rivals"][row["rival"]]
+        rate = f"{row['rate']:.0f} {row['unit']}"
+        return [rate, row["rival"], times(row["rate"] / rival, 1)]
 
-    rows = [
-        ["cast float32 to e4m3", *cells("cast", "casts", "float32 -> e4m3fn", 2)],
-        ["cast e4m3 to bfloat16", *cells("cast", "casts", "e4m3fn -> bfloat16", 2)],
-        ["GEMM MXFP8, 2048^3", *cells("product", "products of 2048 x 2048 x 2048", "mxfp8", 0)],
-        ["GEMV e4m3, 1 x 4096 x 4096",
-         *cells("product", "products of 1 x 4096 x 4096", "e4m3 per row", 1)],
-        ["attention `strict` on FP8, 2048 x 128",
-         *cells("attention", "attention, 2048 tokens of 128", "strict", 0)],
+    machine = "Xeon with AMX, one core"
+    return [
+        ["GEMM MXFP8, 2048^3", machine,
+         *cells("product", "products of 2048 x 2048 x 2048", "mxfp8")],
+        ["attention `strict` on FP8, 2048 x 128", machine,
+         *cells("attention", "attention, 2048 tokens of 128", "strict")],
     ]  # fmt: skip
-    return table(["one core of a Xeon with AMX", "octavo", "beside", "times as fast"], rows)

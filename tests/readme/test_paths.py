@@ -16,6 +16,7 @@ PAGES = [
     "HACKING.md",
     "RELEASING.md",
     "docs/glossary.md",
+    "tests/README.md",
     "docs/design/overview.md",
     "octavo/exec/README.md",
     "octavo/backend/cuda/hopper/README.md",
