@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/report/attention_error.h"
+#include "octavo/report/operation/attention_error.h"
 
 namespace octavo::cli {
 

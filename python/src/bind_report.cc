@@ -7,8 +7,8 @@
 #include "bind.h"
 #include "gemm_operand.h"
 #include "octavo/report/choose_format.h"
-#include "octavo/report/gemm_error.h"
 #include "octavo/report/metrics.h"
+#include "octavo/report/operation/gemm_error.h"
 
 namespace octavo::python {
 namespace {

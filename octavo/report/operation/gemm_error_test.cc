@@ -1,4 +1,4 @@
-#include "octavo/report/gemm_error.h"
+#include "octavo/report/operation/gemm_error.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <limits>
 #include <numbers>
 
-#include "octavo/backend/cpu/attention/attention_backward_tile.h"
+#include "octavo/backend/cpu/attention/backward/attention_backward_tile.h"
 #include "octavo/backend/cpu/attention/row_store.h"
 #include "octavo/backend/cpu/work_split.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "octavo/quant/quantize.h"
-#include "octavo/report/gemm_error.h"
+#include "octavo/report/operation/gemm_error.h"
 
 namespace octavo {
 namespace {

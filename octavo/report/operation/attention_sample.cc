@@ -3,8 +3,8 @@
 #include "octavo/base/error.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/named_formats.h"
-#include "octavo/report/attention_error.h"
 #include "octavo/report/normal_values_internal.h"
+#include "octavo/report/operation/attention_error.h"
 
 namespace octavo {
 namespace {

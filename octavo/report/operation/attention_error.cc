@@ -1,4 +1,4 @@
-#include "octavo/report/attention_error.h"
+#include "octavo/report/operation/attention_error.h"
 
 #include <algorithm>
 #include <cmath>

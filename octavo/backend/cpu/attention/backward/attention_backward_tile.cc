@@ -1,4 +1,4 @@
-#include "octavo/backend/cpu/attention/attention_backward_tile.h"
+#include "octavo/backend/cpu/attention/backward/attention_backward_tile.h"
 
 #include <algorithm>
 #include <cmath>
