@@ -17,6 +17,7 @@
 #include "octavo/pipeline/shared_plan_internal.h"
 #include "octavo/pipeline/stream/finished_folder_internal.h"
 #include "octavo/pipeline/stream/shared_work_internal.h"
+#include "octavo/pipeline/stream/source_deletion_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/report/choose_format.h"
 #include "octavo/version.h"
@@ -95,6 +96,9 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
            },
        .threads = options.threads,
        .on_progress = options.on_progress});
+  // An earlier call was stopped as it deleted the last shards.
+  if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
+    SourceDeletion(source, plan, out).folder_is_complete();
   std::vector<ActionResult> nothing_measured(plan.actions.size());
   Provenance said;
   for (const auto& [key, value] : provenance.members())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -121,8 +122,25 @@ def test_a_quantized_model_goes_on_after_a_kill(octavo, model):
         time.sleep(0.0005)
     running.kill()
     running.wait()
-    octavo.good(*words, "--resume")
+    if not (octavo.folder / "out" / "config.json").exists():  # else it was deleting the last ones
+        octavo.good(*words, "--resume")
     assert contents(octavo.folder / "out") == contents(octavo.folder / "whole")
+
+
+def test_killed_while_the_last_ones_are_deleted(octavo, model, whole):
+    """The folder is complete, and the first shard is gone: the same command deletes the others."""
+    words = ("quantize", "model", "-o", "whole", *WORDS, "--delete-source-shards", "--resume")
+    first = sorted(model.glob("*.safetensors"))[0]
+    kept = octavo.folder / "whole" / "octavo-source" / first.name
+    kept.parent.mkdir()
+    data, times = first.read_bytes(), first.stat()
+    header = data[: 8 + int.from_bytes(data[:8], "little")]
+    kept.write_bytes(header + bytes(len(data) - len(header)))
+    os.utime(kept, ns=(times.st_mtime_ns, times.st_mtime_ns))
+    first.unlink()
+    octavo.good(*words)
+    assert weights(model) == [] and contents(octavo.folder / "whole") == whole
+    assert not kept.parent.exists()
 
 
 def test_refused_where_it_would_lose_more(octavo, model):

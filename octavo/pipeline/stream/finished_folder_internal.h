@@ -25,10 +25,10 @@ struct FinishedCheck {
   int threads = 0;
   OnProgress on_progress{};
 };
-// Reads the source and the folder's files entirely, checks them against source_hash and the stored
-// checksums, and compares other files, index and config.json with what would be written. Throws
-// Error(io) that names the file that differs. Missing non-weight files are rewritten, and their
-// names returned.
+// Reads the source, unless shards of it were deleted, and the folder's files entirely, checks them
+// against source_hash and the stored checksums, and compares other files, index and config.json
+// with what would be written. Throws Error(io) that names the file that differs. Missing non-weight
+// files are rewritten, and their names returned.
 [[nodiscard]] std::vector<std::string> check_finished(const CheckpointReader& source,
                                                       const QuantizePlan& plan,
                                                       const Json& provenance,
