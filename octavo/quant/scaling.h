@@ -84,7 +84,8 @@ OCTAVO_API Tile parse_tile(std::string_view name);
 // square (128x128 to 64x64) where `like` has rows and columns of its own, else along the row
 // (1x64).
 OCTAVO_API Tile parse_block(std::string_view name, const Tile& like);
-// "max", "mse", "percentile:99.9".
+// "max", "mse", "4over6", "wmse", "percentile:99.9"; "modelopt_sweep" also sets arith modelopt
+// where it is octavo.
 OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);
 
 }  // namespace octavo
