@@ -158,6 +158,14 @@ OCTAVO_HD constexpr TileScale fit_settled(AmaxPolicy policy, const ScaleSpec& sp
   return scale_of_code(spec, tensor_scale == 0.0F ? e4m3fn.max_field() : chosen.bits, tensor_scale);
 }
 
+// The scale of a tile whose every error is infinite or NaN: the amax's own; ModelOpt keeps the
+// first code.
+OCTAVO_HD constexpr TileScale fit_fallback(AmaxPolicy policy, const ScaleSpec& spec,
+                                           const TileScale& own, float tensor_scale) {
+  if (policy != AmaxPolicy::modelopt_sweep) return own;
+  return fit_settled(policy, spec, {.bits = 1}, tensor_scale);
+}
+
 // What is squared: in units of the scale, or as ModelOpt has it.
 template <typename Real>
 OCTAVO_HD constexpr Real fit_difference(AmaxPolicy policy, Real x, Real u, Real value,

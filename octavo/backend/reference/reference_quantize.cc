@@ -149,7 +149,7 @@ class CopyMaker {
       const float found = magnitudes[static_cast<std::size_t>(rank)];
       return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
-    TileScale best = made(amax);  // also where every error is infinite
+    TileScale best = fit_fallback(job_.policy, job_.scale, made(amax), tensor_scale());
     double least = HUGE_VAL;
     for (int i = 0; i < fit_candidates(job_.policy, job_.scale); ++i) {
       const TileScale scale = candidate(amax, i);

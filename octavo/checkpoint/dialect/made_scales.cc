@@ -1,6 +1,7 @@
 #include "octavo/checkpoint/dialect/made_scales.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/nvfp4_divisor_internal.h"
@@ -11,8 +12,13 @@
 namespace octavo {
 
 bool takes_input_scale(Dialect dialect, const QuantizedWeight& weight) {
+  // Of other schemes inputs have scales of their own blocks, whatever a dialect could keep.
+  const std::optional<Scheme> scheme = scheme_of(weight.scaling);
+  if (scheme != Scheme::fp8_tensor && scheme != Scheme::fp8_channel &&
+      scheme != Scheme::int8_channel && scheme != Scheme::nvfp4)
+    return false;
   const StaticScaleNames& words = table_of(dialect).statics;
-  return words.takes_input != nullptr && words.takes_input(scheme_of(weight.scaling));
+  return words.takes_input != nullptr && words.takes_input(scheme);
 }
 
 bool takes_cache_scales(Dialect dialect) { return !table_of(dialect).statics.key.empty(); }

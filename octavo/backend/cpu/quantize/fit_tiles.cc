@@ -155,7 +155,7 @@ void TileFit<Real>::fit_any(const Area& area, std::int64_t tile_cols, const std:
                             ScaleBatch& scales) const {
   const std::int64_t tiles = (area.cols + tile_cols - 1) / tile_cols;
   double least[kMaxTiles], squares[kMaxTiles];
-  float factors[kMaxTiles];
+  float factors[kMaxTiles] = {};
   std::uint32_t own[kMaxTiles];
   TileScale tried[kMaxTiles];
   std::fill_n(least, tiles, HUGE_VAL);
@@ -179,7 +179,9 @@ void TileFit<Real>::fit_any(const Area& area, std::int64_t tile_cols, const std:
   for (std::int64_t t = 0; t < tiles; ++t) {
     if (!is_searched(std::bit_cast<float>(amax[t]))) continue;
     const TileScale chosen{scales.bits[t], scales.scale[t], scales.factor[t]};
-    replace(scales, t, fit_settled(job_.policy, job_.scale, chosen, tensor_.scale));
+    replace(scales, t,
+            least[t] < HUGE_VAL ? fit_settled(job_.policy, job_.scale, chosen, tensor_.scale)
+                                : fit_fallback(job_.policy, job_.scale, chosen, tensor_.scale));
   }
 }
 
@@ -194,6 +196,8 @@ void TileFit<Real>::fit_one(const Area& area, std::uint32_t amax, ScaleBatch& sc
     const TileScale scale = candidate(largest, own, static_cast<int>(i));
     add_squares(area, area.cols, &scale.factor, squares + i);
   });
+  const TileScale made{scales.bits[0], scales.scale[0], scales.factor[0]};
+  replace(scales, 0, fit_fallback(job_.policy, job_.scale, made, tensor_.scale));
   for (int i = 0; i < candidates_; ++i) {
     const TileScale scale = candidate(largest, own, i);
     const double error = fit_error(job_.policy, squares[i], scale.scale);

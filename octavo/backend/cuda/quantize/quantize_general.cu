@@ -122,9 +122,9 @@ __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, floa
     }
   }
   __syncthreads();
-  if (best < 0) return made_scale(job, amax);
-  return fit_settled(job.policy, job.scale, candidate(job, amax, best),
-                     job.to.tensor_scale != nullptr ? *job.to.tensor_scale : 1.0F);
+  const float tensor_scale = job.to.tensor_scale != nullptr ? *job.to.tensor_scale : 1.0F;
+  if (best < 0) return fit_fallback(job.policy, job.scale, made_scale(job, amax), tensor_scale);
+  return fit_settled(job.policy, job.scale, candidate(job, amax, best), tensor_scale);
 }
 
 // One thread block per tile. `amaxes`, if given, are already known.
