@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "octavo/checkpoint/dialect/open_values.h"
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 
 namespace octavo {

@@ -35,6 +35,10 @@ void replace(ScaleBatch& scales, std::int64_t t, const TileScale& by) {
   scales.factor[t] = by.factor;
 }
 
+TileScale at(const ScaleBatch& scales, std::int64_t t) {
+  return {scales.bits[t], scales.scale[t], scales.factor[t]};
+}
+
 constexpr std::uint32_t kMaxCode = e4m3fn.max_field();
 
 }  // namespace
@@ -178,7 +182,7 @@ void TileFit<Real>::fit_any(const Area& area, std::int64_t tile_cols, const std:
   if (job_.policy != AmaxPolicy::modelopt_sweep) return;
   for (std::int64_t t = 0; t < tiles; ++t) {
     if (!is_searched(std::bit_cast<float>(amax[t]))) continue;
-    const TileScale chosen{scales.bits[t], scales.scale[t], scales.factor[t]};
+    const TileScale chosen = at(scales, t);
     replace(scales, t,
             least[t] < HUGE_VAL ? fit_settled(job_.policy, job_.scale, chosen, tensor_.scale)
                                 : fit_fallback(job_.policy, job_.scale, chosen, tensor_.scale));
@@ -196,7 +200,7 @@ void TileFit<Real>::fit_one(const Area& area, std::uint32_t amax, ScaleBatch& sc
     const TileScale scale = candidate(largest, own, static_cast<int>(i));
     add_squares(area, area.cols, &scale.factor, squares + i);
   });
-  const TileScale made{scales.bits[0], scales.scale[0], scales.factor[0]};
+  const TileScale made = at(scales, 0);
   replace(scales, 0, fit_fallback(job_.policy, job_.scale, made, tensor_.scale));
   for (int i = 0; i < candidates_; ++i) {
     const TileScale scale = candidate(largest, own, i);
@@ -215,6 +219,16 @@ bool TileFit<Real>::is_usual_fp4(const Area& area, std::int64_t tile_cols) const
          job_.encode.overflow == Overflow::saturate;
 }
 
+// The scales that bring amaxes to 4.
+template <typename Real>
+void TileFit<Real>::fours_for(const std::uint32_t* amax, std::int64_t tiles,
+                              ScaleBatch& fours) const {
+  std::uint32_t larger[kMaxTiles];
+  for (std::int64_t t = 0; t < tiles; ++t)
+    larger[t] = std::bit_cast<std::uint32_t>(amax_for_four(std::bit_cast<float>(amax[t])));
+  make_scales(isa_, job_.scale, encoder_.format, larger, tiles, tensor_, fours);
+}
+
 template <typename Real>
 void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                             ScaleBatch& scales) const {
@@ -224,6 +238,10 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
     alignas(64) float stage[kStageRoom], padded[kFitRun], padded_weights[kFitRun];
     alignas(64) float factors[kTiles][kRoom] = {}, sums[kTiles][kRoom];
     TileScale tried[kTiles][kFitSixteenths];
+    // Four over six: both candidates of all tiles at once, without a branch.
+    const bool is_four_over_six = job_.policy == AmaxPolicy::four_over_six;
+    ScaleBatch fours;
+    if (is_four_over_six) fours_for(amax, (area.cols + tile_cols - 1) / tile_cols, fours);
     // Powers of two: often there is one candidate only.
     const auto is_one = [&](std::int64_t t) {
       return candidates_ == 2 && factors[t][0] == factors[t][1];
@@ -238,7 +256,8 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
         const auto largest = std::bit_cast<float>(amax[first + t]);
         if (!is_searched(largest)) continue;
         for (int k = 0; k < candidates_; ++k) {
-          tried[t][k] = candidate(largest, scales.bits[first + t], k);
+          tried[t][k] = is_four_over_six ? at(k == 0 ? scales : fours, first + t)
+                                         : candidate(largest, scales.bits[first + t], k);
           factors[t][k] = tried[t][k].factor;
         }
       }

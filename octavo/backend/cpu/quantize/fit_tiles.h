@@ -39,6 +39,7 @@ class TileFit {
   [[nodiscard]] bool is_usual_fp4(const Area& area, std::int64_t tile_cols) const;
   void fit_fp4(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                ScaleBatch& scales) const;
+  void fours_for(const std::uint32_t* amax, std::int64_t tiles, ScaleBatch& fours) const;
   void fit_any(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                ScaleBatch& scales) const;
   void fit_one(const Area& area, std::uint32_t amax, ScaleBatch& scales, int threads) const;
