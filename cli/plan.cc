@@ -77,6 +77,10 @@ Planned planned(const Arguments& arguments) {
     return out;
   }
   QuantizePlanOptions options = plan_options(arguments.common, arguments.checkpoint);
+  if (options.statistics != nullptr)
+    throw UsageError(
+        "[plan] got --statistics, which processes of a plan do not share; octavo quantize takes "
+        "them in one process");
   if (options.target == Dialect::gguf)
     throw UsageError(
         "[plan] target gguf is one file, which processes cannot divide; octavo "

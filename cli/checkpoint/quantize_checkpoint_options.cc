@@ -6,6 +6,7 @@
 #include "cli/text/names.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
+#include "octavo/model/eval/input_statistics_file.h"
 #include "octavo/report/choose_format.h"
 
 namespace octavo::cli {
@@ -14,7 +15,8 @@ namespace {
 constexpr std::array<const char*, 9> kOnlyForArrays{
     "--axis", "--margin", "--rounding",        "--overflow", "--nan",
     "--seed", "--from",   "--stochastic-bits", "--plot"};
-constexpr std::array<const char*, 18> kOnlyForCheckpoints{
+constexpr std::array<const char*, 21> kOnlyForCheckpoints{
+    "--statistics",     "--input-scales",   "--kv-scales",
     "--target",         "--include",        "--exclude",
     "--recipe-for",     "--dry-run",        "--no-share",
     "--scale-rounding", "--follow-links",   "--shard-size",
@@ -55,6 +57,7 @@ std::pair<std::string, std::string> recipe_for(const std::string& typed) {
 
 std::vector<std::string> scale_rounding_names() { return {"bf16", "none"}; }
 std::vector<std::string> clamp_names() { return {"error", "clamp"}; }
+std::vector<std::string> static_scale_names() { return {"none", "statistics", "one"}; }
 
 void add_non_finite_option(CLI::App& app, std::optional<std::string>& into,
                            const std::string& help) {
@@ -124,7 +127,9 @@ void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
                  "From amax to scale: " + listed(scale_rule_names()))
       ->type_name("RULE");
   app.add_option("--scale-policy", arguments.policy,
-                 "How the amax of a tile is found: max, mse, or percentile:P (default max)")
+                 "What scales are chosen by: max, percentile:P (of magnitudes), mse (least squared "
+                 "error), 4over6 (nvfp4: of two), modelopt_sweep (nvfp4: of all, as ModelOpt), "
+                 "wmse (weighted by --statistics) (default max)")
       ->type_name("POLICY");
   app.add_option("--arith", arguments.arith,
                  "Whose order of operations, bit for bit: " + listed(arith_names()))
@@ -155,6 +160,20 @@ void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {
                  "bf16 (default: f32 scales that bf16 can hold, the same in every loader) or none")
       ->type_name("RULE")
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
+  app.add_option("--statistics", arguments.statistics,
+                 "What octavo calibrate wrote of this model, or llama.cpp's imatrix: for "
+                 "--scale-policy wmse, --input-scales and --kv-scales")
+      ->type_name("FILE");
+  app.add_option("--input-scales", arguments.input_scales,
+                 "Static scales of activations, beside the weights: none (default), of statistics, "
+                 "or one (1, as ModelOpt ships NVFP4)")
+      ->type_name("FROM")
+      ->check(CLI::IsMember(static_scale_names()).description(""));
+  app.add_option("--kv-scales", arguments.kv_scales,
+                 "Scales of a KV cache in FP8, which config.json then declares: none (default), of "
+                 "statistics, or one")
+      ->type_name("FROM")
+      ->check(CLI::IsMember(static_scale_names()).description(""));
   app.add_option("--shard-size", arguments.shard_size,
                  "Files of at most this size, such as 5G (default: as the source has them)")
       ->type_name("SIZE");
@@ -232,6 +251,10 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   out.clamp_non_finite = is_clamped("quantize", common.non_finite);
   if (!arguments.shard_size.empty())
     out.shard_bytes = size_argument("[quantize] --shard-size:", arguments.shard_size);
+  out.input_scales = parse_static_scale_source(arguments.input_scales);
+  out.kv_scales = parse_static_scale_source(arguments.kv_scales);
+  if (!arguments.statistics.empty())
+    out.statistics = open_input_statistics(arguments.statistics, common.input);
   return out;
 }
 

@@ -21,6 +21,7 @@ struct CheckpointArguments {
   std::string target = "compressed-tensors", report, max_memory, shard_size;
   std::vector<std::string> include, exclude, recipe_for, compare;
   std::string scale_rounding = "bf16";
+  std::string statistics, input_scales = "none", kv_scales = "none";
   bool dry_run = false, no_share = false, resume = false, follow_links = false;
   bool delete_source = false;
   SharedArguments shared{};
@@ -52,5 +53,6 @@ bool is_clamped(std::string_view op, const std::optional<std::string>& typed);
 // Values of the options, for help and completion.
 std::vector<std::string> scale_rounding_names();
 std::vector<std::string> clamp_names();
+std::vector<std::string> static_scale_names();
 
 }  // namespace octavo::cli

@@ -14,10 +14,12 @@ namespace octavo::cli {
 namespace {
 
 // What the bytes depend on is in the plan, for all processes; some are options of convert, too.
-constexpr std::array<const char*, 18> kInThePlan{
-    "--recipe",  "--tile",    "--format",     "--scale",      "--scale-rule",     "--scale-policy",
-    "--arith",   "--target",  "--include",    "--exclude",    "--recipe-for",     "--no-share",
-    "--dry-run", "--compare", "--shard-size", "--non-finite", "--scale-rounding", "--follow-links"};
+constexpr std::array<const char*, 21> kInThePlan{
+    "--recipe",       "--tile",           "--format",       "--scale",      "--scale-rule",
+    "--scale-policy", "--arith",          "--target",       "--include",    "--exclude",
+    "--recipe-for",   "--no-share",       "--dry-run",      "--compare",    "--shard-size",
+    "--non-finite",   "--scale-rounding", "--follow-links", "--statistics", "--input-scales",
+    "--kv-scales"};
 
 }  // namespace
 

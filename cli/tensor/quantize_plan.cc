@@ -84,7 +84,9 @@ std::vector<std::string> tile_names() {
 }
 std::vector<std::string> scale_format_names() { return names_up_to(ScaleFormat::e4m3_f32); }
 std::vector<std::string> scale_rule_names() { return names_up_to(ScaleRule::even); }
-std::vector<std::string> scale_policy_names() { return {"max", "mse", "percentile:99.9"}; }
+std::vector<std::string> scale_policy_names() {
+  return {"max", "mse", "4over6", "wmse", "modelopt_sweep", "percentile:99.9"};
+}
 std::vector<std::string> arith_names() { return names_up_to(Arith::modelopt_qtensor); }
 std::vector<std::string> non_finite_names() { return names_up_to(NonFinite::saturate); }
 

@@ -64,6 +64,8 @@ Words words_for(const std::string& command, const std::string& argument) {
                                                          {"--non-finite", all_non_finite_names},
                                                          {"--target", dialect_names},
                                                          {"--scale-rounding", scale_rounding_names},
+                                                         {"--input-scales", static_scale_names},
+                                                         {"--kv-scales", static_scale_names},
                                                          {"--for", loader_names},
                                                          {"--dtype", dequantized_dtype_names}};
   if (argument == "--non-finite" && (command == "dequantize" || command == "plan"))

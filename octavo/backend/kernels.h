@@ -83,6 +83,8 @@ struct QuantizeJob {
   EncodePolicy encode{};
   AmaxPolicy policy = AmaxPolicy::max;
   double percentile = 100.0;
+  // Policy wmse, of a rowwise copy: the weight of every column's squared errors.
+  const float* column_weights = nullptr;
   // Random Hadamard transform of every 16 values along a row before anything else (of the copies it
   // is asked for); bit i is the sign of element i. A group cut off by the edge is not transformed.
   // hadamard_to_bf16: its results are rounded to bf16, before any amax of them is taken.

@@ -11,6 +11,7 @@
 #include "octavo/checkpoint/verify/architecture_internal.h"
 #include "octavo/model/config_values_internal.h"
 #include "octavo/model/layer_builder_internal.h"
+#include "octavo/model/model_fingerprint_internal.h"
 #include "octavo/model/weight_files_internal.h"
 #include "octavo/nn/converted_internal.h"
 #include "octavo/nn/norm_layer.h"
@@ -34,27 +35,6 @@ std::string head_name(const WeightFiles& files, const ModelConfig& config,
     if (files.has(name)) return name;
   return config.tied_head ? embedding : "lm_head.weight";
 }
-
-// FNV-1a.
-class Fingerprint {
- public:
-  void add(std::string_view bytes) {
-    for (const char c : bytes) {
-      hash_ ^= static_cast<unsigned char>(c);
-      hash_ *= 0x100000001B3U;
-    }
-  }
-  void add(std::uint64_t number) {
-    for (int i = 0; i < 8; ++i, number >>= 8) {
-      const char c = static_cast<char>(number & 0xFFU);
-      add(std::string_view(&c, 1));
-    }
-  }
-  [[nodiscard]] std::uint64_t value() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 0xCBF29CE484222325U;
-};
 
 // Tokens that end a text, where generation_config.json names others than config.json.
 void add_eos(const std::string& text, ModelConfig& config) {
@@ -149,17 +129,7 @@ Tokenizer ModelFiles::load_tokenizer() const {
   return Tokenizer::from_json(json, text_file("tokenizer_config.json"));
 }
 
-std::uint64_t ModelFiles::fingerprint() const {
-  Fingerprint out;
-  for (const StoredTensor& tensor : state_->files.reader().tensors()) {
-    out.add(tensor.name());
-    out.add(static_cast<std::uint64_t>(tensor.entry->type));
-    for (const std::uint64_t size : tensor.entry->shape) out.add(size);
-    out.add(tensor.entry->shape.size());
-  }
-  out.add(state_->files.reader().config_text());
-  return out.value();
-}
+std::uint64_t ModelFiles::fingerprint() const { return model_fingerprint(state_->files.reader()); }
 
 DecoderLayer ModelFiles::load_layer(std::int64_t index) const {
   check(index >= 0 && index < state_->config.layers, ErrorCode::invalid_argument, kOp, "got layer ",

@@ -38,6 +38,9 @@ std::string options_text(const QuantizePlan& plan) {
   for (const std::string& name : of.include) out += text(" include=", name);
   for (const std::string& name : of.exclude) out += text(" exclude=", name);
   for (const auto& [name, recipe] : of.recipe_for) out += text(" ", name, "=>", recipe);
+  if (of.statistics != nullptr) out += text(" statistics=", of.statistics->identity());
+  if (of.input_scales != StaticScaleSource::none) out += text(" inputs=", name_of(of.input_scales));
+  if (of.kv_scales != StaticScaleSource::none) out += text(" kv=", name_of(of.kv_scales));
   out += text(" files=", plan.files.size(), " bytes=", plan.bytes_after);
   return out;
 }

@@ -36,6 +36,20 @@ ScaleSpec spec_that_counts(AmaxOf of) {
           .arith = of == AmaxOf::not_nan ? Arith::te : Arith::octavo};
 }
 
+// Adds what the arithmetic needs besides the amax and the caller's choices: statistics for some
+// peers, and how much of e4m3 the policy leaves above the tensor's amax.
+ScaleSpec spec_of(const QuantizationSource& source, const Scaling& scaling) {
+  ScaleSpec spec = scaling.scale;
+  const bool plain = source.quantized == nullptr && source.producer == nullptr;
+  const DType dtype = plain ? source.view.dtype : DType::f32;
+  spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
+                           : dtype == DType::f16 ? InputType::f16
+                                                 : InputType::f32,
+                  .per_tensor = scaling.tile == Tile{0, 0},
+                  .tensor_top = tensor_top_of(scaling.policy)};
+  return spec;
+}
+
 // Of the whole tensor, as each copy has it; null where scales have one level.
 struct TensorAmaxes {
   const float *rowwise = nullptr, *columnwise = nullptr;
@@ -72,6 +86,7 @@ class Quantization {
   }
 
   void run() {
+    check_column_weights();
     QuantizeJob job = job_of(source_, out_.scaling, options_);
     choose_staging(job);
     check_nan();
@@ -101,6 +116,26 @@ class Quantization {
     if (source.quantized != nullptr) name_parts(*source.quantized, views);
     name_parts(out, views);
     return views;
+  }
+
+  // On a device their values are not read here.
+  void check_column_weights() const {
+    const std::span<const float> weights = options_.column_weights;
+    const std::int64_t cols = out_.shape.rank() == 0 ? 1 : out_.shape[out_.shape.rank() - 1];
+    if (out_.scaling.policy != AmaxPolicy::wmse) {
+      check(weights.empty(), ErrorCode::invalid_argument, op_, "got column_weights with policy ",
+            name_of(out_.scaling.policy), "; they are for policy wmse");
+      return;
+    }
+    check(static_cast<std::int64_t>(weights.size()) == cols, ErrorCode::invalid_argument, op_,
+          "got ", weights.size(), " column_weights for policy wmse and ", cols,
+          " columns; expected E[x^2] of each, or policy mse");
+    if (exec_.device.kind != DeviceKind::cpu) return;
+    const auto is_wrong = [](float weight) { return !(weight >= 0.0F) || !is_finite(weight); };
+    const auto wrong = std::find_if(weights.begin(), weights.end(), is_wrong);
+    check(wrong == weights.end(), ErrorCode::invalid_argument, op_, "column_weights[",
+          wrong - weights.begin(), "] is ", wrong == weights.end() ? 0.0F : *wrong,
+          "; expected numbers that are finite and not negative");
   }
 
   [[nodiscard]] bool is_per_tensor() const { return out_.scaling.tile == Tile{0, 0}; }
@@ -171,6 +206,7 @@ class Quantization {
     job.scale = found.spec;
     job.given_amax = amax;
     job.policy = AmaxPolicy::max;
+    job.column_weights = nullptr;
   }
 
   // Together, unless their tensors' amaxes are two.
@@ -270,7 +306,7 @@ class Quantization {
   // The second level, where there is one. That of a copy which is Hadamard-transformed is made from
   // the transformed values: they may be four times as large, or all but one of sixteen be zero.
   [[nodiscard]] TensorAmaxes find_tensor_scales() {
-    const ScaleSpec& spec = out_.scaling.scale;
+    const ScaleSpec spec = spec_of(source_, out_.scaling);
     if (spec.format != ScaleFormat::e4m3_f32) return {};
     const auto entry = offered(exec_, options_.backend, &Kernels::tensor_scale, op_);
     const AmaxOf of = tensor_amax_of(spec);
@@ -325,33 +361,23 @@ class Quantization {
   MatrixPlan plan_;
 };
 
-// Adds the extra statistics that the arithmetic of some peers needs besides the amax.
-ScaleSpec spec_of(const QuantizationSource& source, const Scaling& scaling) {
-  ScaleSpec spec = scaling.scale;
-  const bool plain = source.quantized == nullptr && source.producer == nullptr;
-  const DType dtype = plain ? source.view.dtype : DType::f32;
-  spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
-                           : dtype == DType::f16 ? InputType::f16
-                                                 : InputType::f32,
-                  .per_tensor = scaling.tile == Tile{0, 0}};
-  return spec;
-}
-
 }  // namespace
 
 QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
                    const QuantizeOptions& options) {
-  QuantizeJob job{.scale = spec_of(source, scaling),
-                  .encode = scaling.encode,
-                  .policy = scaling.policy,
-                  .percentile = scaling.percentile,
-                  .hadamard_rowwise = scaling.hadamard.rowwise,
-                  .hadamard_columnwise = scaling.hadamard.columnwise,
-                  .hadamard_to_bf16 = rotates_to_bf16(scaling.scale.arith),
-                  .hadamard_signs = scaling.hadamard.signs,
-                  .given_inv_scale = options.given_inv_scale,
-                  .amax = options.amax,
-                  .counts = options.counts};
+  QuantizeJob job{
+      .scale = spec_of(source, scaling),
+      .encode = scaling.encode,
+      .policy = scaling.policy,
+      .percentile = scaling.percentile,
+      .column_weights = options.column_weights.empty() ? nullptr : options.column_weights.data(),
+      .hadamard_rowwise = scaling.hadamard.rowwise,
+      .hadamard_columnwise = scaling.hadamard.columnwise,
+      .hadamard_to_bf16 = rotates_to_bf16(scaling.scale.arith),
+      .hadamard_signs = scaling.hadamard.signs,
+      .given_inv_scale = options.given_inv_scale,
+      .amax = options.amax,
+      .counts = options.counts};
   // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
   if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
   if (scaling.tile == Tile{0, 0}) job.given_amax = options.given_amax;

@@ -24,6 +24,9 @@ struct QuantizeOptions {
   // If given, the amax of the whole tensor, which is then not computed: for a scale per tensor, or
   // the second level of two-level scales (NVFP4).
   const float* given_amax = nullptr;
+  // Policy wmse: for each of the last dimension's columns what its squared errors are multiplied
+  // by, finite and not negative: E[x^2] of what the weight is multiplied by.
+  std::span<const float> column_weights{};
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log = nullptr;  // if given, receives a message when a backend falls back to reference
   // On a device: the stream (a cudaStream_t; null is the default stream) and a device workspace for

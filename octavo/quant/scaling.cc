@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 5> kRules{"f32", "rceil", "floor", "ceil"
 constexpr std::array<std::string_view, 7> kAriths{
     "octavo", "divide", "te", "torchao", "modelopt", "torchao_inference", "modelopt_qtensor"};
 constexpr std::array<std::string_view, 2> kNonFinites{"poison", "saturate"};
-constexpr std::array<std::string_view, 3> kPolicies{"max", "percentile", "mse"};
+constexpr std::array<std::string_view, 6> kPolicies{"max",    "percentile",     "mse",
+                                                    "4over6", "modelopt_sweep", "wmse"};
 constexpr std::array<std::string_view, 2> kOrders{"row_major", "col_major"};
 
 template <typename Enum>
@@ -91,6 +92,29 @@ void check_peer(const ScaleSpec& scale) {
           with_powers ? " or rceil" : "");
   if (scale.margin != 0 && !(arith == Arith::te && scale.format == ScaleFormat::f32))
     wrong("has no margin here, got ", scale.margin);
+}
+
+// Policies that know one family of scales, or one copy.
+void check_search(const Scaling& scaling) {
+  const auto wrong = [&](const auto&... parts) {
+    fail(ErrorCode::invalid_argument, "scaling", "policy ", name_of(scaling.policy), " ", parts...);
+  };
+  const bool is_sweep = scaling.policy == AmaxPolicy::modelopt_sweep,
+             is_four_over_six = scaling.policy == AmaxPolicy::four_over_six;
+  if ((is_sweep || is_four_over_six) &&
+      (scaling.format != e2m1fn || scaling.scale.format != ScaleFormat::e4m3_f32))
+    wrong("is for e2m1fn with e4m3+f32 scales (nvfp4), got ", format_name(scaling.format), " with ",
+          name_of(scaling.scale.format), " scales; expected policy mse here");
+  if (is_sweep && scaling.scale.arith != Arith::modelopt)
+    wrong("is ModelOpt's: expected arith modelopt, got ", name_of(scaling.scale.arith));
+  if (is_four_over_six && is_peer(scaling.scale.arith))
+    wrong("needs a tensor scale that leaves room, which arith ", name_of(scaling.scale.arith),
+          " does not; expected arith octavo or divide");
+  if (scaling.policy == AmaxPolicy::wmse &&
+      (scaling.columnwise || scaling.axis != -1 || scaling.hadamard.rowwise))
+    wrong(
+        "weighs columns of the values as they are: expected a rowwise copy alone, axis -1, and "
+        "no Hadamard transform");
 }
 
 }  // namespace
@@ -192,6 +216,7 @@ void check_scaling(const Scaling& scaling) {
   if (scaling.policy == AmaxPolicy::percentile &&
       !(scaling.percentile > 0.0 && scaling.percentile <= 100.0))
     wrong("got percentile ", scaling.percentile, "; expected more than 0 and at most 100");
+  check_search(scaling);
   if (scaling.scale_order == ScaleOrder::col_major && scaling.axis != -1)
     wrong("got scale_order col_major along axis ", scaling.axis,
           "; it is for tiles along the last dimension; expected axis -1 or row_major");
@@ -252,7 +277,8 @@ void parse_amax_policy(std::string_view name, Scaling& scaling) {
   const auto policy = find<AmaxPolicy>(kPolicies, name.substr(0, colon), "policy");
   const bool wants_number = policy == AmaxPolicy::percentile;
   check(wants_number == (colon != std::string_view::npos), ErrorCode::invalid_argument, "policy",
-        "got '", shown(name), "'; expected max, mse or percentile:P with P in (0, 100]");
+        "got '", shown(name),
+        "'; expected max, mse, 4over6, wmse, modelopt_sweep or percentile:P with P in (0, 100]");
   if (wants_number) {
     const std::string_view digits = name.substr(colon + 1);
     double value = 0;
@@ -263,6 +289,8 @@ void parse_amax_policy(std::string_view name, Scaling& scaling) {
     scaling.percentile = value;
   }
   scaling.policy = policy;
+  if (policy == AmaxPolicy::modelopt_sweep && scaling.scale.arith == Arith::octavo)
+    scaling.scale.arith = Arith::modelopt;
 }
 
 }  // namespace octavo

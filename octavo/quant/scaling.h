@@ -83,7 +83,8 @@ OCTAVO_API Tile parse_tile(std::string_view name);
 // The same, or a number alone: a block of that size in the form of `like`, square where `like` has
 // several rows (128x128 becomes 64x64), else along the row (1x64).
 OCTAVO_API Tile parse_block(std::string_view name, const Tile& like);
-// "max", "mse", "percentile:99.9".
+// "max", "mse", "4over6", "wmse", "percentile:99.9"; "modelopt_sweep" also sets arith modelopt
+// where it is octavo.
 OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);
 
 }  // namespace octavo

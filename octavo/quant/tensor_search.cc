@@ -8,8 +8,8 @@
 namespace octavo {
 
 FitAmax TensorSearch::find(const QuantizeJob& job, std::int64_t count, float amax) const {
-  if (!is_searched(job.scale, amax)) return {job.scale, amax};
-  if (job.policy == AmaxPolicy::mse) return fitted(job.scale, amax);
+  if (!is_searched(job.policy, job.scale, amax)) return {job.scale, amax};
+  if (tries_scales(job.policy)) return fitted(job.policy, job.scale, amax);
   const float found = ranked(percentile_rank(count, job.percentile));
   return {job.scale, found > 0.0F ? found : amax};  // mostly zeros, but not all
 }
@@ -28,7 +28,7 @@ float TensorSearch::ranked(std::int64_t rank) const {
   return std::bit_cast<float>(digit.prefix);
 }
 
-FitAmax TensorSearch::fitted(const ScaleSpec& spec, float amax) const {
+FitAmax TensorSearch::fitted(AmaxPolicy policy, const ScaleSpec& spec, float amax) const {
   std::array<double, kMaxFitCandidates> squares{};
   Format element;
   for_each_job([&](const QuantizeJob& job) {
@@ -37,10 +37,10 @@ FitAmax TensorSearch::fitted(const ScaleSpec& spec, float amax) const {
   });
   FitAmax best{spec, amax};
   double least = HUGE_VAL;
-  for (int i = 0; i < fit_candidates(spec); ++i) {
+  for (int i = 0; i < fit_candidates(policy, spec); ++i) {
     const FitAmax other = fit_amax(spec, element, amax, i);
     const TileScale scale = tile_scale(other.spec, element, other.amax);
-    const double error = fit_error(squares[static_cast<std::size_t>(i)], scale.scale);
+    const double error = fit_error(policy, squares[static_cast<std::size_t>(i)], scale.scale);
     if (error < least) {
       least = error;
       best = other;

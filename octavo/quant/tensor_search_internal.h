@@ -1,5 +1,5 @@
 // One scale for several matrices (a tensor whose leading dimensions do not follow each other in
-// memory) by a policy that searches: percentile or mse.
+// memory) by a policy that searches: percentile, mse or wmse.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct TensorSearch {
 
  private:
   [[nodiscard]] float ranked(std::int64_t rank) const;
-  [[nodiscard]] FitAmax fitted(const ScaleSpec& spec, float amax) const;
+  [[nodiscard]] FitAmax fitted(AmaxPolicy policy, const ScaleSpec& spec, float amax) const;
 };
 
 }  // namespace octavo

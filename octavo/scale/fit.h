@@ -1,7 +1,7 @@
-// Scale policies `percentile` and `mse`: which rank the percentile is, which candidate scales the
-// search tries, and the sum of squared errors by which it compares them, in the order of operations
-// that gives every backend the same bits (docs/numerics/scales.md). Definitions only; backends do
-// the search.
+// Scale policies `percentile` and those that try scales (mse, four_over_six, modelopt_sweep, wmse):
+// which rank the percentile is, which candidate scales a search tries, and the sum of squared
+// errors by which it compares them, in the order of operations that gives every backend the same
+// bits (docs/numerics/scales.md). Definitions only; backends do the search.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,10 @@ OCTAVO_HD constexpr std::uint32_t digit_of_rank(const std::int64_t* counts, std:
   return digit;
 }
 
-// ---- mse. The search is for a tile with a finite amax that is neither zero nor below min_amax.
-OCTAVO_HD constexpr bool is_searched(const ScaleSpec& spec, float amax) {
+// ---- The search is for a tile with a finite amax that is neither zero nor below min_amax;
+// ModelOpt's takes zeros as it takes all values.
+OCTAVO_HD constexpr bool is_searched(AmaxPolicy policy, const ScaleSpec& spec, float amax) {
+  if (policy == AmaxPolicy::modelopt_sweep) return is_finite(amax);
   return is_finite(amax) && amax > 0.0F && amax >= spec.min_amax;
 }
 
@@ -55,11 +57,16 @@ OCTAVO_HD constexpr bool is_searched(const ScaleSpec& spec, float amax) {
 // Quotients: of the amax itself, then of 6/16, 7/16 ... 27/16 of it.
 inline constexpr int kFitCodesBelow = 2, kFitCodesAbove = 6;
 inline constexpr int kFitLeastSixteenths = 6, kFitMostSixteenths = 27;
-inline constexpr int kMaxFitCandidates = kFitMostSixteenths - kFitLeastSixteenths + 1;
+inline constexpr int kFitSixteenths = kFitMostSixteenths - kFitLeastSixteenths + 1;
+// ModelOpt's sweep: all codes of e4m3 from 1 on.
+inline constexpr int kSweptCodes = static_cast<int>(e4m3fn.max_field());
+inline constexpr int kMaxFitCandidates = kSweptCodes;
 
-OCTAVO_HD constexpr int fit_candidates(const ScaleSpec& spec) {
+OCTAVO_HD constexpr int fit_candidates(AmaxPolicy policy, const ScaleSpec& spec) {
+  if (policy == AmaxPolicy::four_over_six) return 2;
+  if (policy == AmaxPolicy::modelopt_sweep) return kSweptCodes;
   if (spec.format == ScaleFormat::e4m3_f32) return kFitCodesBelow + 1 + kFitCodesAbove;
-  return is_power_of_two_rule(spec.rule) ? 2 : kMaxFitCandidates;
+  return is_power_of_two_rule(spec.rule) ? 2 : kFitSixteenths;
 }
 
 // Candidate i of a list from `least` to `most` that begins with `first`.
@@ -104,9 +111,29 @@ OCTAVO_HD constexpr FitAmax fit_amax(const ScaleSpec& spec, const Format& elemen
   return {spec, part > kMaxFloat ? kMaxFloat : part > 0.0F ? part : amax};
 }
 
-OCTAVO_HD constexpr TileScale fit_candidate(const ScaleSpec& spec, const Format& element,
-                                            float amax, float tensor_scale, float tensor_amax,
-                                            int i) {
+// 4 of E2M1 times this amax's scale is `amax`.
+OCTAVO_HD constexpr float amax_for_four(float amax) {
+  const float larger = amax * 1.5F;
+  return larger > kMaxFloat ? kMaxFloat : larger;
+}
+
+// The scale by which ModelOpt's sweep judges a code, from the tensor's amax; values are divided by
+// it. It is not to the last bit that of the code, which the tile gets (fit_settled).
+OCTAVO_HD constexpr TileScale swept_scale(std::uint32_t code, float tensor_amax) {
+  const float part = static_cast<float>(decode<e4m3fn>(code)) / 448.0F;
+  const float scale = part * tensor_amax / 6.0F;
+  const float safe = scale == 0.0F ? 1.0F : scale;
+  return {code, safe, safe};
+}
+
+OCTAVO_HD constexpr TileScale fit_candidate(AmaxPolicy policy, const ScaleSpec& spec,
+                                            const Format& element, float amax, float tensor_scale,
+                                            float tensor_amax, int i) {
+  if (policy == AmaxPolicy::modelopt_sweep)
+    return swept_scale(static_cast<std::uint32_t>(i + 1), tensor_amax);
+  if (policy == AmaxPolicy::four_over_six)
+    return tile_scale(spec, element, i == 0 ? amax : amax_for_four(amax), tensor_scale,
+                      tensor_amax);
   if (spec.format != ScaleFormat::e4m3_f32) {
     const FitAmax other = fit_amax(spec, element, amax, i);
     return tile_scale(other.spec, element, other.amax);
@@ -123,18 +150,45 @@ OCTAVO_HD constexpr TileScale fit_candidate(const ScaleSpec& spec, const Format&
                        tensor_scale);
 }
 
-// Squares of e = u - value(code), in f32 (f64 where values are f64): a row of the tile is cut into
-// runs of kFitRun, and those of a run are summed in kFitLanes sums, that of column c of the run in
-// sum c % kFitLanes. Sums of runs are added in f64, in row-major order.
+// The scale of a tile, when a candidate was chosen.
+OCTAVO_HD constexpr TileScale fit_settled(AmaxPolicy policy, const ScaleSpec& spec,
+                                          const TileScale& chosen, float tensor_scale) {
+  if (policy != AmaxPolicy::modelopt_sweep) return chosen;
+  // Of a tensor of zeros ModelOpt makes 1 / 0, limited to 448.
+  return scale_of_code(spec, tensor_scale == 0.0F ? e4m3fn.max_field() : chosen.bits, tensor_scale);
+}
+
+// The scale of a tile whose every error is infinite or NaN: the amax's own; ModelOpt keeps the
+// first code.
+OCTAVO_HD constexpr TileScale fit_fallback(AmaxPolicy policy, const ScaleSpec& spec,
+                                           const TileScale& own, float tensor_scale) {
+  if (policy != AmaxPolicy::modelopt_sweep) return own;
+  return fit_settled(policy, spec, {.bits = 1}, tensor_scale);
+}
+
+// What is squared: in units of the scale, or as ModelOpt has it.
+template <typename Real>
+OCTAVO_HD constexpr Real fit_difference(AmaxPolicy policy, Real x, Real u, Real value,
+                                        Real factor) {
+  if (policy != AmaxPolicy::modelopt_sweep) return u - value;
+  const Real back = value * factor;
+  return x - back;
+}
+
+// Squares of e = u - value(code), in f32 (f64 where values are f64), by wmse times the weight of
+// the column: a row of the tile is cut into runs of kFitRun, and those of a run are summed in
+// kFitLanes sums, that of column c of the run in sum c % kFitLanes. Sums of runs are added in f64,
+// in row-major order.
 inline constexpr int kFitRun = 128, kFitLanes = 16;
 
 template <typename Real>
 struct FitRun {
   Real lanes[kFitLanes] = {};
 
-  OCTAVO_HD constexpr void add(std::int64_t col, Real e) {
+  OCTAVO_HD constexpr void add(std::int64_t col, Real e, float weight = 1.0F) {
     const Real square = e * e;
-    lanes[col % kFitLanes] = lanes[col % kFitLanes] + square;
+    const Real weighted = square * static_cast<Real>(weight);
+    lanes[col % kFitLanes] = lanes[col % kFitLanes] + weighted;
   }
   // The upper half is added to the lower one until four are left, and those by neighbours.
   [[nodiscard]] OCTAVO_HD constexpr double sum() const {
@@ -146,7 +200,8 @@ struct FitRun {
 };
 
 // What is compared; the first of equals wins, and NaN never does.
-OCTAVO_HD constexpr double fit_error(double squares, float scale) {
+OCTAVO_HD constexpr double fit_error(AmaxPolicy policy, double squares, float scale) {
+  if (policy == AmaxPolicy::modelopt_sweep) return squares;
   const auto wide = static_cast<double>(scale);
   return squares * (wide * wide);
 }

@@ -16,8 +16,8 @@ constexpr ScaleSpec kTwoLevels{.format = ScaleFormat::e4m3_f32};
 
 std::vector<std::uint32_t> codes_of(float amax) {
   std::vector<std::uint32_t> out;
-  for (int i = 0; i < fit_candidates(kTwoLevels); ++i)
-    out.push_back(fit_candidate(kTwoLevels, e2m1fn, amax, 1.0F, 0.0F, i).bits);
+  for (int i = 0; i < fit_candidates(AmaxPolicy::mse, kTwoLevels); ++i)
+    out.push_back(fit_candidate(AmaxPolicy::mse, kTwoLevels, e2m1fn, amax, 1.0F, 0.0F, i).bits);
   return out;
 }
 
@@ -25,7 +25,7 @@ TEST(FitCandidates, AreTheCodeOfTheAmaxAndThoseFromTwoBelowToSixAbove) {
   // 6 times 1.0, whose code is 0x38.
   EXPECT_EQ(codes_of(6.0F),
             (std::vector<std::uint32_t>{0x38, 0x36, 0x37, 0x39, 0x3A, 0x3B, 0x3C, 0x3D, 0x3E}));
-  const TileScale next = fit_candidate(kTwoLevels, e2m1fn, 6.0F, 0.5F, 0.0F, 3);
+  const TileScale next = fit_candidate(AmaxPolicy::mse, kTwoLevels, e2m1fn, 6.0F, 0.5F, 0.0F, 3);
   // The amax over 6 and over 0.5 is 2, code 0x40; one above it is 2.25.
   EXPECT_EQ(next.bits, 0x41u);
   EXPECT_EQ(next.scale, 2.25F * 0.5F);
@@ -40,13 +40,49 @@ TEST(FitCandidates, CodesEndWhereE4m3Does) {
   EXPECT_EQ(codes_of(1e-30F), (std::vector<std::uint32_t>{1, 1, 1, 2, 3, 4, 5, 6, 7}));
 }
 
+TEST(FitCandidates, OfFourOverSixAreTheAmaxAndThreeHalvesOfIt) {
+  constexpr AmaxPolicy kPolicy = AmaxPolicy::four_over_six;
+  ASSERT_EQ(fit_candidates(kPolicy, kTwoLevels), 2);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, 6.0F, 1.0F, 0.0F, 0).scale, 1.0F);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, 6.0F, 1.0F, 0.0F, 1).scale, 1.5F);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, kMaxFloat, 1e36F, 0.0F, 1).scale,
+            fit_candidate(kPolicy, kTwoLevels, e2m1fn, kMaxFloat, 1e36F, 0.0F, 0).scale);
+}
+
+// 256 times 6 is the amax: its own code is that of 256, and all that may be tried is below 448.
+TEST(FitCandidates, HaveRoomAboveTheTensorsAmax) {
+  ScaleSpec spec = kTwoLevels;
+  spec.context.tensor_top = tensor_top_of(AmaxPolicy::mse);
+  const float amax = 3.7F, t = tensor_scale_of(spec, e2m1fn, amax);
+  const auto bits = [&](AmaxPolicy policy, int i) {
+    return fit_candidate(policy, spec, e2m1fn, amax, t, amax, i).bits;
+  };
+  EXPECT_EQ(bits(AmaxPolicy::mse, 0), encode<e4m3fn>(256.0));
+  EXPECT_EQ(bits(AmaxPolicy::mse, 8), encode<e4m3fn>(448.0));
+  EXPECT_EQ(bits(AmaxPolicy::four_over_six, 1), encode<e4m3fn>(384.0));
+  spec.context.tensor_top = tensor_top_of(AmaxPolicy::max);
+  EXPECT_EQ(tensor_scale_of(spec, e2m1fn, amax), amax / 2688.0F);
+}
+
+TEST(FitCandidates, OfModelOptsSweepAreAllCodes) {
+  constexpr AmaxPolicy kPolicy = AmaxPolicy::modelopt_sweep;
+  ASSERT_EQ(fit_candidates(kPolicy, kTwoLevels), 126);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, 1.0F, 0.0F, 2688.0F, 0).factor, 0x1p-9F);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, 1.0F, 0.0F, 2688.0F, 125).factor, 448.0F);
+  EXPECT_EQ(fit_candidate(kPolicy, kTwoLevels, e2m1fn, 1.0F, 0.0F, 0.0F, 7).factor, 1.0F);
+  EXPECT_TRUE(is_searched(kPolicy, kTwoLevels, 0.0F));
+  EXPECT_FALSE(is_searched(kPolicy, kTwoLevels, HUGE_VALF));
+}
+
 TEST(FitCandidates, PowersOfTwoAreThoseAroundTheAmaxWhateverTheRule) {
   for (const ScaleRule rule :
        {ScaleRule::rceil, ScaleRule::floor, ScaleRule::ceil, ScaleRule::even}) {
     const ScaleSpec spec{.format = ScaleFormat::e8m0, .rule = rule};
-    ASSERT_EQ(fit_candidates(spec), 2);
+    ASSERT_EQ(fit_candidates(AmaxPolicy::mse, spec), 2);
     const auto byte = [&](float amax, int i) {
-      return static_cast<int>(fit_candidate(spec, e2m1fn, amax, 1.0F, 0.0F, i).bits) - 127;
+      return static_cast<int>(
+                 fit_candidate(AmaxPolicy::mse, spec, e2m1fn, amax, 1.0F, 0.0F, i).bits) -
+             127;
     };
     // 2^(floor(log2 amax) - 2), and twice that where the amax is from 7 of it on: E2M1 ends at
     // 1.5 * 2^2, half a step below 7.
@@ -68,7 +104,7 @@ TEST(FitCandidates, PowersOfTwoAreThoseAroundTheAmaxWhateverTheRule) {
 
 TEST(FitCandidates, QuotientsAreOfSixteenthsOfTheAmax) {
   const ScaleSpec spec;
-  ASSERT_EQ(fit_candidates(spec), 22);
+  ASSERT_EQ(fit_candidates(AmaxPolicy::mse, spec), 22);
   EXPECT_EQ(fit_amax(spec, e4m3fn, 32.0F, 0).amax, 32.0F);
   std::vector<float> amaxes;
   for (int i = 1; i < 22; ++i) amaxes.push_back(fit_amax(spec, e4m3fn, 32.0F, i).amax);
@@ -83,13 +119,13 @@ TEST(FitCandidates, QuotientsAreOfSixteenthsOfTheAmax) {
 
 TEST(FitCandidates, OnlyForAmaxesThatAreNumbersAndLargeEnough) {
   ScaleSpec spec;
-  EXPECT_TRUE(is_searched(spec, 0x1p-149F));
-  EXPECT_FALSE(is_searched(spec, 0.0F));
-  EXPECT_FALSE(is_searched(spec, HUGE_VALF));
-  EXPECT_FALSE(is_searched(spec, std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_TRUE(is_searched(AmaxPolicy::mse, spec, 0x1p-149F));
+  EXPECT_FALSE(is_searched(AmaxPolicy::mse, spec, 0.0F));
+  EXPECT_FALSE(is_searched(AmaxPolicy::mse, spec, HUGE_VALF));
+  EXPECT_FALSE(is_searched(AmaxPolicy::mse, spec, std::numeric_limits<float>::quiet_NaN()));
   spec.min_amax = 0.5F;
-  EXPECT_TRUE(is_searched(spec, 0.5F));
-  EXPECT_FALSE(is_searched(spec, 0.25F));
+  EXPECT_TRUE(is_searched(AmaxPolicy::mse, spec, 0.5F));
+  EXPECT_FALSE(is_searched(AmaxPolicy::mse, spec, 0.25F));
 }
 
 // Squares of 2^12 and of 1: 2^24 + 1 is no f32, 2^24 + 2 is. So a sum shows what was added to what.
@@ -112,11 +148,18 @@ TEST(FitRun, AddsInTheOrderThatIsDocumented) {
   EXPECT_EQ(run.sum(), 0x1p24);
 }
 
+TEST(FitRun, WeighsSquares) {
+  FitRun<float> run;
+  run.add(0, 3.0F, 0.5F);
+  run.add(1, 2.0F, 4.0F);
+  EXPECT_EQ(run.sum(), 4.5 + 16.0);
+}
+
 TEST(FitError, IsInUnitsOfTheScaleSquared) {
-  EXPECT_EQ(fit_error(3.0, 0.5F), 0.75);
-  EXPECT_EQ(fit_error(1.0, 0x1p-126F), 0x1p-252);
-  EXPECT_EQ(fit_error(0x1p127, kMaxFloat) < HUGE_VAL, true);
-  EXPECT_FALSE(fit_error(1.0, std::numeric_limits<float>::quiet_NaN()) < HUGE_VAL);
+  EXPECT_EQ(fit_error(AmaxPolicy::mse, 3.0, 0.5F), 0.75);
+  EXPECT_EQ(fit_error(AmaxPolicy::mse, 1.0, 0x1p-126F), 0x1p-252);
+  EXPECT_EQ(fit_error(AmaxPolicy::mse, 0x1p127, kMaxFloat) < HUGE_VAL, true);
+  EXPECT_FALSE(fit_error(AmaxPolicy::mse, 1.0, std::numeric_limits<float>::quiet_NaN()) < HUGE_VAL);
 }
 
 TEST(Percentile, DigitsOfARankAreFoundFromTheTop) {

@@ -52,6 +52,8 @@ enum class InputType : std::uint8_t { f32, f16, bf16 };
 struct ScaleContext {
   InputType input = InputType::f32;
   bool per_tensor = false;  // the tile is the whole tensor
+  // The e4m3 scale that a tile with the tensor's amax gets: tensor_top_of its policy.
+  float tensor_top = 448.0F;
   // No choice of the caller's, so two specs that differ only here are the same.
   constexpr bool operator==(const ScaleContext&) const { return true; }
 };
@@ -60,8 +62,23 @@ struct ScaleContext {
 enum class AmaxPolicy : std::uint8_t {
   max,
   percentile,  // the magnitude that `percentile` per cent of the tile do not exceed
-  mse,         // the candidate with the least squared error: docs/numerics/scales.md
+  // The candidate scale with the least squared error: docs/numerics/scales.md. They differ in the
+  // candidates and in what is summed.
+  mse,
+  four_over_six,   // NVFP4: of the two that map the amax to 6 and to 4
+  modelopt_sweep,  // NVFP4: of all e4m3 codes, by ModelOpt's arithmetic
+  wmse,            // those of mse, errors weighted by column
 };
+
+constexpr bool tries_scales(AmaxPolicy policy) {
+  return policy != AmaxPolicy::max && policy != AmaxPolicy::percentile;
+}
+
+// Policies that try larger scales than the amax asks for leave room for them above the tile that
+// has the tensor's amax: six codes of e4m3 above 256 is 448, and 384 is 3/2 of 256.
+constexpr float tensor_top_of(AmaxPolicy policy) {
+  return tries_scales(policy) && policy != AmaxPolicy::modelopt_sweep ? 256.0F : 448.0F;
+}
 
 struct ScaleSpec {
   ScaleFormat format = ScaleFormat::f32;

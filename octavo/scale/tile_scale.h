@@ -80,13 +80,14 @@ OCTAVO_HD constexpr TileScale quotient_scale(const ScaleSpec& spec, const Format
   return {bits, scale, divides(spec) ? scale : reciprocal(scale)};
 }
 
-// The second level of e4m3 scales: one f32 for the tensor, such that the largest tile scale is the
-// largest e4m3. `amax` is of the values that tensor_amax_of(spec) says.
+// The second level of e4m3 scales: one f32 for the tensor, such that the tile with its amax gets
+// the scale tensor_top: the largest e4m3, or less. `amax` is of the values that
+// tensor_amax_of(spec) says.
 OCTAVO_HD constexpr float tensor_scale_of(const ScaleSpec& spec, const Format& element,
                                           float amax) {
   if (is_peer(spec.arith)) return peer_tensor_scale(spec, element, amax);
   if (amax == 0.0F) return 1.0F;
-  return clamped_scale(amax / two_level_max(element));
+  return clamped_scale(amax / (spec.context.tensor_top * static_cast<float>(max_value(element))));
 }
 
 // The scale of a tile whose e4m3 code is known.

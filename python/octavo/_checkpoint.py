@@ -41,6 +41,9 @@ def quantize_checkpoint(
     scale_rounding: str = "bf16",
     nonfinite: str = "error",
     shard_bytes: int | str = 0,
+    statistics: Path | None = None,
+    input_scales: str = "none",
+    kv_scales: str = "none",
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
@@ -74,6 +77,11 @@ def quantize_checkpoint(
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
     call with resume=True goes on. Where there is nothing left to do it returns a report that says
     so (was_complete) and has no metrics; compare_checkpoints measures.
+    scale_policy: what scales are chosen by: "max", "mse" (least squared error), "wmse" (weighted by
+    statistics), "percentile:99.9", and for nvfp4 "4over6" and "modelopt_sweep".
+    statistics: what calibrate wrote of this model, or an imatrix file of llama.cpp. input_scales:
+    static scales of activations beside the weights: "none", of "statistics", or "one" (1, as
+    ModelOpt ships NVFP4). kv_scales: those of a KV cache in FP8, which config.json then declares.
     plan: a plan file (the json() of a dry run, or of `octavo plan`): this call is one of several
     processes that divide its files; model may be None, and what a plan says is not said again.
     rank, world: which of how many; None: as Slurm, mpirun or torchrun says. takeover_after: seconds
@@ -107,6 +115,10 @@ def quantize_checkpoint(
         bf16_scales=scale_rounding == "bf16",
         clamp_non_finite=nonfinite == "clamp",
         shard_bytes=checked.size(op, "shard_bytes", shard_bytes),
+        statistics="" if statistics is None else checked.path(op, "statistics", statistics),
+        model="" if model is None else checked.path(op, "model", model),
+        input_scales=checked.word(op, "input_scales", input_scales),
+        kv_scales=checked.word(op, "kv_scales", kv_scales),
     )
     shared = checked.NOT_SHARED
     if plan is not None:
@@ -126,6 +138,9 @@ def quantize_checkpoint(
             "scale_rounding": scale_rounding != "bf16",
             "nonfinite": nonfinite != "error",
             "shard_bytes": shard_bytes != 0,
+            "statistics": statistics is not None,
+            "input_scales": input_scales != "none",
+            "kv_scales": kv_scales != "none",
             "dry_run": dry_run,
         }
         for name in [name for name, given in said.items() if given]:

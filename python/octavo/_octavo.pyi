@@ -251,7 +251,7 @@ class Scaling:
     tile: the rectangle that shares one scale: (rows, columns) with 0 for a whole extent, or 'tensor', 'row', 'column', '1x32'.
     scale: how scales are stored: 'e8m0', 'f32', 'bf16', 'f16', 'e4m3+f32' (NVFP4: e4m3 and one f32 for the tensor); 'pow2' is f32 with the rule rceil.
     rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself rceil for e8m0, else f32.
-    policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.
+    policy: what scales are chosen by: 'max', 'percentile:99.9', 'mse' (least squared error), 'wmse' (weighted, see quantize), and for nvfp4 '4over6' and 'modelopt_sweep'.
     margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.
     arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt', 'torchao_inference', 'modelopt_qtensor'.
     non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.
@@ -418,7 +418,7 @@ class QuantizedTensor:
     @property
     def columnwise_tensor_scale(self) -> Tensor | None: ...
 
-def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
+def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0, column_weights: View | None = None) -> tuple[int, int, int] | None:
     """Values to codes with scales; with count, (saturated, flushed, nan)."""
 
 def requantize_into(source: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
@@ -820,7 +820,7 @@ class SweepResult:
 class QuantizePlanOptions:
     pass
 
-def plan_options(*, recipe: str, target: str, format: str, tile: str, scale_rule: str, arith: str, scale_policy: str, scale_format: str, include: Sequence[str], exclude: Sequence[str], recipe_for: Sequence[tuple[str, str]], share: bool, bf16_scales: bool, clamp_non_finite: bool, shard_bytes: int) -> QuantizePlanOptions: ...
+def plan_options(*, recipe: str, target: str, format: str, tile: str, scale_rule: str, arith: str, scale_policy: str, scale_format: str, include: Sequence[str], exclude: Sequence[str], recipe_for: Sequence[tuple[str, str]], share: bool, bf16_scales: bool, clamp_non_finite: bool, shard_bytes: int, statistics: str = '', model: str = '', input_scales: str = 'none', kv_scales: str = 'none') -> QuantizePlanOptions: ...
 
 def plan_checkpoint(source: str, options: QuantizePlanOptions, *, follow_links: bool) -> str: ...
 

@@ -42,6 +42,7 @@ def quantize(
     scaling: str | Scaling,
     *,
     out: QuantizedTensor | None = None,
+    column_weights: Any = None,
     counts: Literal[False] = False,
     **run: Unpack[RunOptions],
 ) -> QuantizedTensor: ...
@@ -51,6 +52,7 @@ def quantize(
     scaling: str | Scaling,
     *,
     out: QuantizedTensor | None = None,
+    column_weights: Any = None,
     counts: Literal[True],
     **run: Unpack[RunOptions],
 ) -> tuple[QuantizedTensor, Counts]: ...
@@ -60,6 +62,7 @@ def quantize(
     scaling: str | Scaling,
     *,
     out: QuantizedTensor | None = None,
+    column_weights: Any = None,
     counts: bool,
     **run: Unpack[RunOptions],
 ) -> QuantizedTensor | tuple[QuantizedTensor, Counts]: ...
@@ -69,6 +72,7 @@ def quantize(
     *,
     out: QuantizedTensor | None = None,
     counts: bool = False,
+    column_weights: Any = None,
     threads: int = 0,
     stream: Any = None,
 ) -> QuantizedTensor | tuple[QuantizedTensor, Counts]:
@@ -82,6 +86,9 @@ def quantize(
     counts: also return Counts(saturated, flushed, nan); where a NaN or Inf poisons its tile, all of
         the tile counts as NaN. Synchronizes with a CUDA device. threads: at most so many, up to
         1024; 0 means all cores this process may use.
+    column_weights: for a Scaling with policy "wmse": what the squared errors of each column are
+        multiplied by, a float32 vector as long as the last dimension, where x is. For a weight
+        E[x^2] of its inputs.
     stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
         address, or a stream of torch or CuPy. Results are in torch's own memory; calls do not
         synchronize and may be captured into a CUDA graph.
@@ -106,6 +113,9 @@ def quantize(
         threads=integer(threads, "threads", MOST_THREADS, op),
         count=bool(counts),
         stream=source.stream,
+        column_weights=None
+        if column_weights is None
+        else describe(column_weights, op, stream=stream).view("float32"),
     )
     return out if found is None else (out, Counts(*found))
 

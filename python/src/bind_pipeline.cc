@@ -13,6 +13,7 @@
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
+#include "octavo/model/eval/input_statistics_file.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
@@ -35,7 +36,9 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
                                  const std::vector<std::string>& exclude,
                                  const std::vector<std::pair<std::string, std::string>>& recipe_for,
                                  bool share, bool bf16_scales, bool clamp_non_finite,
-                                 std::uint64_t shard_bytes) {
+                                 std::uint64_t shard_bytes, const std::string& statistics,
+                                 const std::string& model, const std::string& input_scales,
+                                 const std::string& kv_scales) {
   return {.recipe = recipe,
           .target = parse_dialect(target),
           .format = format,
@@ -50,7 +53,10 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
           .share = share,
           .bf16_scales = bf16_scales,
           .clamp_non_finite = clamp_non_finite,
-          .shard_bytes = shard_bytes};
+          .shard_bytes = shard_bytes,
+          .statistics = statistics.empty() ? nullptr : open_input_statistics(statistics, model),
+          .input_scales = parse_static_scale_source(input_scales),
+          .kv_scales = parse_static_scale_source(kv_scales)};
 }
 
 // One of several processes with a plan file; -1: as the launcher says. Without a plan there is
@@ -181,7 +187,9 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("format"), nb::arg("tile"), nb::arg("scale_rule"), nb::arg("arith"),
              nb::arg("scale_policy"), nb::arg("scale_format"), nb::arg("include"),
              nb::arg("exclude"), nb::arg("recipe_for"), nb::arg("share"), nb::arg("bf16_scales"),
-             nb::arg("clamp_non_finite"), nb::arg("shard_bytes"));
+             nb::arg("clamp_non_finite"), nb::arg("shard_bytes"), nb::arg("statistics") = "",
+             nb::arg("model") = "", nb::arg("input_scales") = "none",
+             nb::arg("kv_scales") = "none");
   module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"), nb::kw_only(),
              nb::arg("follow_links"));
   module.def(

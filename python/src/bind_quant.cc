@@ -32,11 +32,24 @@ Found counted(Device device, int threads, bool count, std::uintptr_t stream, Wor
   return counting.found();
 }
 
+// The numbers of a dense vector of f32; none, where there is no view.
+std::span<const float> column_weights_of(const View* weights, Device device) {
+  if (weights == nullptr) return {};
+  check(weights->dtype == DType::f32 && weights->shape.rank() == 1 &&
+            (weights->shape[0] <= 1 || weights->strides[0] == sizeof(float)) &&
+            weights->device == device,
+        ErrorCode::invalid_argument, "quantize",
+        "column_weights must be a contiguous vector of float32, where the values are");
+  return {static_cast<const float*>(weights->data), static_cast<std::size_t>(weights->shape[0])};
+}
+
 Found quantize_view_into(const View& values, QuantizedTensor& out, int threads, bool count,
-                         std::uintptr_t stream) {
+                         std::uintptr_t stream, const View* column_weights) {
   check_writable(out);
-  return counted(values.device, threads, count, stream,
-                 [&](const QuantizeOptions& options) { quantize_into(values, out, options); });
+  return counted(values.device, threads, count, stream, [&](QuantizeOptions options) {
+    options.column_weights = column_weights_of(column_weights, values.device);
+    quantize_into(values, out, options);
+  });
 }
 
 Found requantize_tensor_into(const QuantizedTensor& from, QuantizedTensor& out, int threads,
@@ -154,6 +167,7 @@ void bind_quant(nb::module_& module) {
 
   module.def("quantize_into", &quantize_view_into, nb::arg("values"), nb::arg("out"), nb::kw_only(),
              nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0,
+             nb::arg("column_weights").none() = nb::none(),
              "Values to codes with scales; with count, (saturated, flushed, nan).");
   module.def("requantize_into", &requantize_tensor_into, nb::arg("source"), nb::arg("out"),
              nb::kw_only(), nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0,

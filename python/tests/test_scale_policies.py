@@ -1,4 +1,4 @@
-"""Policies percentile and mse beside brute force in float64, which shares no code with octavo."""
+"""Scale policies beside brute force in float64, which shares no code with octavo."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ KINDS = ["normal", "heavy", "laplace", "channels", "rows"]
 
 
 def nvfp4_blocks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Blocks, codes of their scales by policy mse and by policy max, and the tensor's scale."""
+    """Blocks, codes of their scales by policy mse and of their amaxes, and the tensor's scale."""
     best = ov.quantize(x, ov.preset("nvfp4").replace(policy="mse"))
-    plain = ov.quantize(x, "nvfp4")
-    assert best.tensor_scale == plain.tensor_scale
+    tensor = np.float32(best.tensor_scale)
+    assert tensor == np.abs(x).max() / np.float32(6 * 256)  # room for larger scales, up to 448
     blocks = x.reshape(-1, 16)
-    codes = [np.asarray(q.scales).view(np.uint8).reshape(-1).astype(int) for q in (best, plain)]
-    return blocks, *codes, float(best.tensor_scale)
+    wanted = np.abs(blocks).max(axis=1) / np.float32(6) / tensor
+    own = np.maximum(np.abs(E4M3 - wanted[:, None].astype(np.float64)).argmin(axis=1), 1)
+    chosen = np.asarray(best.scales).view(np.uint8).reshape(-1).astype(int)
+    return blocks, chosen, own, float(tensor)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,11 +130,47 @@ def test_a_tile_of_exact_values_has_no_error():
     x = (grid * E4M3[rng.integers(60, 120, (64, 16))].repeat(16, axis=1)).astype(np.float32)
     for largest in (6, 4, 3):  # codes from zero to six above that of the amax
         cut = np.where(np.abs(grid) <= largest, x, 0).astype(np.float32)
-        cut[0, :16], cut[0, 0] = 0, 2688  # the tensor's scale is one
+        cut[0, :16], cut[0, 0] = 0, 1536  # the tensor's scale is one
         q = ov.quantize(cut, ov.preset("nvfp4").replace(policy="mse"))
         assert q.tensor_scale == 1
         mse = ((ov.dequantize(q) - cut) ** 2).mean(axis=1)
         assert (mse <= (cut**2).mean(axis=1) * 1e-12).all()
+
+
+def test_four_over_six_is_the_better_of_two():
+    x = values("normal", (64, 1024), 5)
+    q = ov.quantize(x, ov.preset("nvfp4").replace(policy="4over6"))
+    tensor = float(q.tensor_scale)
+    blocks = x.reshape(-1, 16)
+    amax = np.abs(blocks).max(axis=1).astype(np.float64)
+    codes = [
+        np.abs(E4M3 - (amax * part / 6 / tensor)[:, None]).argmin(axis=1) for part in (1.0, 1.5)
+    ]
+    chosen = np.asarray(q.scales).view(np.uint8).reshape(-1).astype(int)
+    assert ((chosen == codes[0]) | (chosen == codes[1])).all()
+    errors = [squared_error(blocks, E4M3[c] * tensor, E2M1) for c in codes]
+    got = squared_error(blocks, E4M3[chosen] * tensor, E2M1)
+    assert (got <= np.minimum(*errors) * CLOSE).all()
+    assert 0.2 < (chosen == codes[1]).mean() < 0.8  # either is the better one often
+
+
+def test_weights_of_columns():
+    x = values("normal", (64, 512), 6)
+    weights = (2.0 ** (np.arange(512) * 37 % 13 - 6)).astype(np.float32)
+    for name in ("nvfp4", "mxfp4", "fp8-1x128"):
+        plain, weighted = (ov.preset(name).replace(policy=policy) for policy in ("mse", "wmse"))
+
+        def lost(q, by):
+            return ((ov.dequantize(q) - x).astype(np.float64) ** 2 * by).sum()
+
+        best = ov.quantize(x, weighted, column_weights=weights)
+        assert lost(best, weights) < lost(ov.quantize(x, plain), weights)
+        same = ov.quantize(x, weighted, column_weights=np.ones(512, np.float32))
+        np.testing.assert_array_equal(same.codes, ov.quantize(x, plain).codes)
+    with pytest.raises(ValueError, match="got 0 column_weights for policy wmse"):
+        ov.quantize(x, weighted)
+    with pytest.raises(ValueError, match=r"column_weights\[3\] is nan"):
+        ov.quantize(x, weighted, column_weights=np.where(np.arange(512) == 3, np.nan, weights))
 
 
 EDGES = {

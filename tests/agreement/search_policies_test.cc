@@ -1,8 +1,10 @@
-// Policies percentile and mse beside the reference: every tile size from one value on, ranks from
-// the smallest to the largest, and one scale for tensors of any strides.
+// Policies that look at more than the amax, beside the reference: every tile size from one value
+// on, ranks from the smallest to the largest, and one scale for tensors of any strides.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "tests/agreement/quantize_cases.h"
@@ -22,14 +24,17 @@ void expect_same_copy(const QuantizedTensor& got, const QuantizedTensor& wanted,
   EXPECT_TRUE(same_bytes(got.rowwise.codes, wanted.rowwise.codes)) << where << ", codes";
 }
 
-void expect_backends_agree(const View& values, const Scaling& scaling, const std::string& where) {
-  const QuantizedTensor wanted = quantize(values, scaling, {.backend = &reference_backend()});
+void expect_backends_agree(const View& values, const Scaling& scaling, const std::string& where,
+                           std::span<const float> weights = {}) {
+  const QuantizedTensor wanted =
+      quantize(values, scaling, {.column_weights = weights, .backend = &reference_backend()});
   for (const BackendInfo& backend : support::every_backend()) {
     if (backend.name == "reference") continue;
     for (const int threads : {1, 3}) {
       if (threads > 1 && support::is_staged(backend)) break;
       const QuantizedTensor got =
-          quantize(values, scaling, {.threads = threads, .backend = backend.kernels});
+          quantize(values, scaling,
+                   {.threads = threads, .column_weights = weights, .backend = backend.kernels});
       expect_same_copy(got, wanted, text(where, ", ", backend.name, ", ", threads, " threads"));
       if (::testing::Test::HasFailure()) return;
     }
@@ -85,6 +90,54 @@ TEST(SearchPolicies, LeastErrorsOfEveryTileWidth) {
   }
 }
 
+std::vector<float> column_weights(std::int64_t cols) {
+  std::vector<float> weights;
+  for (std::int64_t col = 0; col < cols; ++col)
+    weights.push_back(static_cast<float>(col * 37 % 11) *
+                      std::exp2(static_cast<float>(col % 7 - 3)));
+  return weights;
+}
+
+TEST(SearchPolicies, WeightedErrorsOfEveryTileWidth) {
+  const std::vector<float> values = all_kinds_of_values(13 * 200, 36);
+  const std::vector<float> weights = column_weights(200);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Tensor tensor = values_as(values, {13, 200}, dtype);
+    for (const char* name : {"nvfp4", "mxfp4", "mxfp8", "fp8-1x128"}) {
+      for (const std::int64_t cols : {1, 8, 16, 17, 31, 32, 64, 128, 129, 200}) {
+        Scaling scaling = with_policy(preset(name), "wmse");
+        scaling.tile.cols = cols;
+        expect_backends_agree(tensor.view(), scaling,
+                              text(name, " wmse, 1x", cols, " ", dtype_name(dtype)), weights);
+        if (HasFailure()) return;
+      }
+    }
+    for (const char* name : {"fp8", "fp8-channel"}) {
+      Scaling scaling = with_policy(preset(name), "wmse");
+      if (scaling.tile.rows == 0) scaling.tile = {5, 70};
+      expect_backends_agree(tensor.view(), scaling, text(name, " wmse ", dtype_name(dtype)),
+                            weights);
+    }
+  }
+}
+
+TEST(SearchPolicies, FourOverSixAndModelOptsSweepOfEveryTileWidth) {
+  const std::vector<float> values = all_kinds_of_values(7 * 176, 37);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor tensor = values_as(values, {7, 176}, dtype);
+    for (const char* policy : {"4over6", "modelopt_sweep"}) {
+      for (const std::int64_t cols : {1, 8, 15, 16, 17, 32, 64, 176}) {
+        Scaling scaling = with_policy(preset("nvfp4"), policy);
+        scaling.encode.nan_input = NanInput::zero;
+        scaling.tile.cols = cols;
+        expect_backends_agree(tensor.view(), scaling,
+                              text(policy, ", 1x", cols, " ", dtype_name(dtype)));
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 // Blocks that the fast kernels treat apart: values on the grid of a candidate, ties of two
 // candidates, every exponent of the tensor's scale.
 TEST(SearchPolicies, LeastErrorsOfManyBlocks) {
@@ -108,6 +161,11 @@ TEST(SearchPolicies, LeastErrorsOfManyBlocks) {
                             text(name, " mse, round ", round));
       if (HasFailure()) return;
     }
+    expect_backends_agree(tensor.view(), with_policy(preset("nvfp4"), "4over6"),
+                          text("4over6, round ", round));
+    expect_backends_agree(tensor.view(), with_policy(preset("nvfp4"), "wmse"),
+                          text("wmse, round ", round), column_weights(kCols));
+    if (HasFailure()) return;
   }
 }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes scale_search.tsv: scales and codes of the policies percentile and mse.
+"""Writes scale_search.tsv: scales and codes of the policies that look at more than the amax.
 
-docs/numerics/scales.md in numpy, operation by operation, written apart from octavo.
+docs/numerics/scales.md in numpy, operation by operation, written apart from octavo; modelopt_sweep
+is the last table of docs/numerics/peer-arith.md.
 
 A row: name, preset, policy, rule, input type, rows, cols, input bits, scale bits, tensor scale bits
-or "-", codes. Everything is row-major hex; codes are not packed.
+or "-", codes, weights of columns as f32 bits or "-". Everything is row-major hex; codes are not
+packed.
 
     pip install numpy
     python tests/conformance/generate_scale_search.py
@@ -31,6 +33,7 @@ def grid(exponent_bits, mantissa_bits, bias, count):
 
 
 GRIDS = {"e2m1": grid(2, 1, 1, 8), "e4m3": grid(4, 3, 7, 127)}
+TRYING = ("mse", "wmse", "4over6")
 # Element format, tile, scale format.
 PRESETS = {
     "nvfp4": ("e2m1", 16, "e4m3"),
@@ -111,53 +114,102 @@ def candidates(kind, rule, largest, amax, tensor):
     return [of_quotient(part, largest) for part in parts]
 
 
-def squares(element, x, factor):
+def sum_of_squares(error, weights):
     """Sixteen sums in float32, the upper half added to the lower, then neighbours."""
+    lanes = np.zeros(16, np.float32)
+    for i, (e, weight) in enumerate(zip(error, weights, strict=True)):
+        lanes[i % 16] += (e * e) * weight
+    eight = lanes[:8] + lanes[8:]
+    four = eight[:4] + eight[4:]
+    return (four[0] + four[1]) + (four[2] + four[3])
+
+
+def squares(element, x, factor, weights):
     with np.errstate(over="ignore", under="ignore"):
         u = np.abs(x) * factor
         error = u - GRIDS[element][nearest_even(element, u)].astype(np.float32)
-        lanes = np.zeros(16, np.float32)
-        for i, e in enumerate(error):
-            lanes[i % 16] += e * e
-        eight = lanes[:8] + lanes[8:]
-        four = eight[:4] + eight[4:]
-        return (four[0] + four[1]) + (four[2] + four[3])
+        return sum_of_squares(error, weights)
 
 
-def searched(element, kind, rule, x, amax, tensor):
+def two_for_four_over_six(amax, tensor):
+    with np.errstate(over="ignore"):
+        larger = min(amax * F(1.5), LARGEST)
+    return [scale_of("e4m3", None, 6.0, each, tensor) for each in (amax, larger)]
+
+
+def searched(element, kind, rule, policy, x, amax, tensor, weights):
     largest = GRIDS[element][-1]
     best, least = scale_of(kind, rule, largest, amax, tensor), math.inf
-    for scale in candidates(kind, rule, largest, amax, tensor):
+    tried = (
+        two_for_four_over_six(amax, tensor)
+        if policy == "4over6"
+        else candidates(kind, rule, largest, amax, tensor)
+    )
+    for scale in tried:
         wide = float(scale.scale)
-        error = float(squares(element, x, scale.factor)) * (wide * wide)
+        error = float(squares(element, x, scale.factor, weights)) * (wide * wide)
         if error < least:
             best, least = scale, error
     return best
 
 
-def tile_scale(element, kind, rule, policy, x, tensor):
+def tile_scale(element, kind, rule, policy, x, tensor, weights):
     amax = np.abs(x).max()
     largest = GRIDS[element][-1]
     if not np.isfinite(amax):
         return Scale({"e4m3": 0x7F, "e8m0": 255, "f32": 0x7FC00000}[kind], F(np.nan), None)
     if amax == 0:
         return Scale({"e4m3": 0x38, "e8m0": 0, "f32": 0x3F800000}[kind], F(1), F(1))
-    if policy == "mse":
-        return searched(element, kind, rule, x, amax, tensor)
+    if policy in TRYING:
+        return searched(element, kind, rule, policy, x, amax, tensor, weights)
     percent = float(policy.split(":")[1])
     ranked = np.sort(np.abs(x))[max(1, math.ceil(percent * len(x) / 100)) - 1]
     return scale_of(kind, rule, largest, ranked if ranked > 0 else amax, tensor)
 
 
+def modelopt_code(x, tensor_amax):
+    """The code of e4m3 by ModelOpt's sweep: all of them, in its float32 arithmetic."""
+    best, least = 1, math.inf
+    for code in range(1, 127):
+        scale = F(F(F(GRIDS["e4m3"][code]) / F(448)) * tensor_amax) / F(6)
+        scale = F(1) if scale == 0 else scale
+        with np.errstate(over="ignore", under="ignore"):
+            index = nearest_even("e2m1", np.abs(x) / scale)
+            error = np.abs(x) - GRIDS["e2m1"][index].astype(np.float32) * scale
+            loss = sum_of_squares(error, np.ones(len(x), np.float32))
+        if loss < least:
+            best, least = code, loss
+    return best
+
+
+def modelopt_row(name, source, x):
+    amax = np.abs(x).max()
+    tensor = F(amax / F(2688))
+    scales, codes = [], []
+    for row in x:
+        for start in range(0, len(row), 16):
+            part = row[start : start + 16]
+            scales.append(modelopt_code(part, amax))
+            u = part / (F(GRIDS["e4m3"][scales[-1]]) * tensor)
+            codes += list(nearest_even("e2m1", np.abs(u)) | (u < 0).astype(int) << 3)
+    return line_of(name, "nvfp4", "modelopt_sweep", "f32", source, x, scales, tensor, codes, None)
+
+
 def row_of(name, preset, policy, rule, source, x):
     element, width, kind = PRESETS[preset]
     finite = np.abs(x[np.isfinite(x)])
-    tensor = max(F(finite.max() / F(2688)), SMALLEST) if finite.any() else F(1)
+    top = F(6 * 256) if policy in TRYING else F(6 * 448)
+    tensor = max(F(finite.max() / top), SMALLEST) if finite.any() else F(1)
+    # Weights of many sizes, some of them zero.
+    column = np.arange(x.shape[1])
+    weighted = policy == "wmse"
+    weights = (column * 37 % 11 * 2.0 ** (column % 5) if weighted else 0 * column + 1).astype(F)
     scales, codes = [], []
     for row in x:
         for start in range(0, len(row), width):
             part = row[start : start + width]
-            scale = tile_scale(element, kind, rule, policy, part, tensor)
+            of_part = weights[start : start + width]
+            scale = tile_scale(element, kind, rule, policy, part, tensor, of_part)
             scales.append(scale.bits)
             if scale.factor is None:
                 codes += [NAN[element]] * len(part)
@@ -166,6 +218,12 @@ def row_of(name, preset, policy, rule, source, x):
                 found = nearest_even(element, np.abs(part) * scale.factor)
             sign = np.signbit(part).astype(int) << (3 if element == "e2m1" else 7)
             codes += list(found | sign)
+    by = weights if weighted else None
+    return line_of(name, preset, policy, rule, source, x, scales, tensor, codes, by)
+
+
+def line_of(name, preset, policy, rule, source, x, scales, tensor, codes, weights):
+    kind = PRESETS[preset][2]
     bits = x.astype(np.float32).view(np.uint32).reshape(-1)
     values = "".join(f"{b >> 16:04x}" if source == "bf16" else f"{b:08x}" for b in bits)
     digits = 8 if kind == "f32" else 2
@@ -174,6 +232,7 @@ def row_of(name, preset, policy, rule, source, x):
         + ["".join(f"{s:0{digits}x}" for s in scales)]
         + [f"{tensor.view(np.uint32):08x}" if kind == "e4m3" else "-"]
         + ["".join(f"{c:02x}" for c in codes)]
+        + ["-" if weights is None else "".join(f"{w:08x}" for w in weights.view(np.uint32))]
     )
 
 
@@ -201,10 +260,10 @@ def inputs():
 def main():
     out = pathlib.Path(__file__).with_name("scale_search.tsv")
     lines = [
-        "# Policies percentile and mse as docs/numerics/scales.md has them, from numpy",
+        "# Scale policies as docs/numerics/scales.md has them, from numpy",
         "# (generate_scale_search.py).",
         "# name\tpreset\tpolicy\trule\tinput\trows\tcols\tinput bits\tscale bits\ttensor scale"
-        "\tcodes",
+        "\tcodes\tweights",
     ]
     rules = {"e4m3": ["f32"], "f32": ["f32"], "e8m0": ["rceil", "floor", "even"]}
     for name, source, raw in inputs():
@@ -212,9 +271,13 @@ def main():
         if source == "bf16":
             x = (x.view(np.uint32) & 0xFFFF0000).view(np.float32)
         for preset, (_, _, kind) in PRESETS.items():
-            for policy in ("mse", "percentile:90", "percentile:50"):
+            for policy in ("mse", "wmse", "4over6", "percentile:90", "percentile:50"):
+                if policy == "4over6" and kind != "e4m3":
+                    continue
                 for rule in rules[kind] if policy == "mse" else rules[kind][:1]:
                     lines.append(row_of(name, preset, policy, rule, source, x))
+        if np.isfinite(x).all() and x.any():
+            lines.append(modelopt_row(name, source, x))
     out.write_text("\n".join(lines) + "\n")
     print(f"{len(lines) - 3} rows")
 

@@ -86,6 +86,7 @@ struct StagedKernels {
     }
     for (const float* given : {job.given_amax, job.given_inv_scale, job.tensor_amax})
       call.reads(given);
+    if (job.column_weights != nullptr) call.reads(job.column_weights, job.source.cols());
     call.updates(job.amax);
     call.updates(job.counts);
     call.start();
@@ -96,6 +97,7 @@ struct StagedKernels {
     there.given_amax = call.there(job.given_amax);
     there.given_inv_scale = call.there(job.given_inv_scale);
     there.tensor_amax = call.there(job.tensor_amax);
+    there.column_weights = call.there(job.column_weights);
     there.amax = call.there(job.amax);
     there.counts = call.there(job.counts);
     kDevice().kernels->quantize(call.exec(), there);

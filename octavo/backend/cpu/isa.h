@@ -120,10 +120,10 @@ inline constexpr int kMaxRanks = 16;
 using RankTiles = void (*)(const RankedTiles&, std::uint32_t* found);
 
 // FitRun (scale/fit.h) of n values in E2M1, n a multiple of 16 and at most kFitRun, for `count`
-// factors: sums[i] of u - value(code), u = x * factors[i]. There is room for a multiple of four
-// factors and sums.
-using Fp4Squares = void (*)(const float* x, std::int64_t n, const float* factors, int count,
-                            float* sums);
+// factors: sums[i] of u - value(code), u = x * factors[i]. Null weights: all are one. There is room
+// for a multiple of four factors and sums.
+using Fp4Squares = void (*)(const float* x, const float* weights, std::int64_t n,
+                            const float* factors, int count, float* sums);
 
 // Products of n values and n factors. `_odd`: to odd, so that a second, coarser rounding rounds as
 // if the product were exact. Those in f32 lose rests below 2^-100; those in f64 make kTinyProduct

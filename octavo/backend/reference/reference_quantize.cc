@@ -106,7 +106,7 @@ class CopyMaker {
   // Of the whole matrix, as a part of one tile.
   void add_squares(float amax, double* squares) const {
     const Region all{0, 0, to_.codes.rows, to_.codes.cols};
-    for (int i = 0; i < fit_candidates(job_.scale); ++i)
+    for (int i = 0; i < fit_candidates(job_.policy, job_.scale); ++i)
       squares[i] = squared_errors(all, candidate(amax, i), squares[i]);
   }
 
@@ -140,7 +140,8 @@ class CopyMaker {
       magnitudes.push_back(counted(seen_.at(row, col), amax_of(job_.scale)));
       raise(amax, magnitudes.back());
     });
-    if (!is_searched(job_.scale, amax) || job_.policy == AmaxPolicy::max) return made(amax);
+    if (!is_searched(job_.policy, job_.scale, amax) || job_.policy == AmaxPolicy::max)
+      return made(amax);
     if (job_.policy == AmaxPolicy::percentile) {
       std::sort(magnitudes.begin(), magnitudes.end());
       const auto rank =
@@ -148,29 +149,36 @@ class CopyMaker {
       const float found = magnitudes[static_cast<std::size_t>(rank)];
       return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
-    TileScale best = made(amax);  // also where every error is infinite
+    TileScale best = fit_fallback(job_.policy, job_.scale, made(amax), tensor_scale());
     double least = HUGE_VAL;
-    for (int i = 0; i < fit_candidates(job_.scale); ++i) {
+    for (int i = 0; i < fit_candidates(job_.policy, job_.scale); ++i) {
       const TileScale scale = candidate(amax, i);
-      const double error = fit_error(squared_errors(region, scale), scale.scale);
+      const double error = fit_error(job_.policy, squared_errors(region, scale), scale.scale);
       if (error < least) {
         least = error;
-        best = scale;
+        best = fit_settled(job_.policy, job_.scale, scale, tensor_scale());
       }
     }
     return best;
   }
 
   [[nodiscard]] TileScale candidate(float amax, int i) const {
-    return fit_candidate(job_.scale, to_.codes.format, amax, tensor_scale(), tensor_amax(), i);
+    return fit_candidate(job_.policy, job_.scale, to_.codes.format, amax, tensor_scale(),
+                         tensor_amax(), i);
   }
 
-  // u - value(code), in the type that values are processed in.
+  // In the type that values are processed in.
   template <typename Real>
   [[nodiscard]] Real error_at(std::int64_t row, std::int64_t col, const TileScale& scale) const {
     if (!std::isfinite(seen_.at(row, col))) return 0;
-    const auto u = static_cast<Real>(scaled_at(row, col, scale));
-    return u - static_cast<Real>(decode(to_.codes.format, encode_at(row, col, scale).code));
+    const auto x = static_cast<Real>(seen_.at(row, col)),
+               u = static_cast<Real>(scaled_at(row, col, scale)),
+               value = static_cast<Real>(decode(to_.codes.format, encode_at(row, col, scale).code));
+    return fit_difference(job_.policy, x, u, value, static_cast<Real>(scale.factor));
+  }
+
+  [[nodiscard]] float weight_of(std::int64_t col) const {
+    return job_.column_weights != nullptr ? job_.column_weights[col] : 1.0F;
   }
 
   // Added to a sum, run by run.
@@ -186,7 +194,7 @@ class CopyMaker {
       for (std::int64_t start = 0; start < region.cols; start += kFitRun) {
         FitRun<Real> run;
         for (std::int64_t i = start; i < std::min(start + kFitRun, region.cols); ++i)
-          run.add(i - start, error_at<Real>(row, region.col + i, scale));
+          run.add(i - start, error_at<Real>(row, region.col + i, scale), weight_of(region.col + i));
         sum += run.sum();
       }
     }

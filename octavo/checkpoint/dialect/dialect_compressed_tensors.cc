@@ -126,7 +126,7 @@ Json static_activations(Scheme scheme) {
   const QuantizationArgs args = quantization_args(scheme);
   if (scheme == Scheme::nvfp4)
     return arguments(args.bits, args.strategy, args.group_size, args.scale_dtype, "local");
-  return arguments(args.bits, "tensor", 0, "", false);
+  return arguments(args.bits, "tensor", 0, "", false, args.type);
 }
 
 Json dynamic_activations(Scheme scheme) {
@@ -219,7 +219,8 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
 
 // Static activation scales are per tensor; schemes with block or group scales have none.
 bool takes_input(std::optional<Scheme> scheme) {
-  return scheme == Scheme::fp8_tensor || scheme == Scheme::fp8_channel || scheme == Scheme::nvfp4;
+  return scheme == Scheme::fp8_tensor || scheme == Scheme::fp8_channel ||
+         scheme == Scheme::int8_channel || scheme == Scheme::nvfp4;
 }
 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {

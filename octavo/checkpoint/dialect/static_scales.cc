@@ -45,16 +45,6 @@ bool says_static(const CheckpointReader& source, Dialect dialect) {
   });
 }
 
-DialectTensor static_scale_tensor(const StaticScaleNames& words, std::string name, float value) {
-  DialectTensor out{.plan = {.name = std::move(name),
-                             .type = StoredType::f32,
-                             .shape = std::vector<std::uint64_t>(words.scalar ? 0 : 1, 1)},
-                    .part = Part::marker};
-  out.constant.resize(sizeof value);
-  std::memcpy(out.constant.data(), &value, sizeof value);
-  return out;
-}
-
 // "a.self_attn" of "a.self_attn.k_scale" and of "a.self_attn.k_proj.k_scale"; "" for other names.
 std::string_view attention_of(std::string_view name, std::string_view letter) {
   for (const std::string& suffix :
@@ -65,6 +55,16 @@ std::string_view attention_of(std::string_view name, std::string_view letter) {
 }
 
 }  // namespace
+
+DialectTensor static_scale_tensor(const StaticScaleNames& words, std::string name, float value) {
+  DialectTensor out{.plan = {.name = std::move(name),
+                             .type = StoredType::f32,
+                             .shape = std::vector<std::uint64_t>(words.scalar ? 0 : 1, 1)},
+                    .part = Part::marker};
+  out.constant.resize(sizeof value);
+  std::memcpy(out.constant.data(), &value, sizeof value);
+  return out;
+}
 
 bool is_input_scale(std::string_view name) {
   return std::any_of(kInputs.begin(), kInputs.end(),

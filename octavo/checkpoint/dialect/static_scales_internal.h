@@ -26,6 +26,11 @@ namespace octavo {
 // The KV cache scheme that config.json or hf_quant_config.json declares.
 [[nodiscard]] CacheScheme cache_scheme_of(const CheckpointReader& checkpoint);
 
+// The tensor of a static scale, as a dialect stores one.
+struct StaticScaleNames;  // dialect_internal.h
+[[nodiscard]] DialectTensor static_scale_tensor(const StaticScaleNames& words, std::string name,
+                                                float value);
+
 // A static scale as a number, or why it is unusable.
 enum class StaticFault : std::uint8_t { none, type, shape, number };
 struct StaticNumber {

@@ -70,6 +70,11 @@ struct StatisticsFile::State {
     return tensor == nullptr ? std::vector<float>() : values<float>(*tensor, StoredType::f32);
   }
 
+  void check_has(std::string_view module) const {
+    check(widths.contains(module), ErrorCode::invalid_argument, kOp, "'", shown(path, 400),
+          "' has nothing about '", shown(module, 160), "'; expected statistics of this model");
+  }
+
   void open(const std::string& at) {
     path = at;
     if (gguf::is_gguf(path)) return take(read_imatrix_gguf(path));
@@ -158,18 +163,34 @@ std::int64_t StatisticsFile::width(std::string_view module) const {
   return at == state_->widths.end() ? -1 : at->second;
 }
 
+std::int64_t StatisticsFile::rows(std::string_view module) const {
+  state_->check_has(module);
+  if (!state_->file) return state_->modules.find(module)->second.rows;
+  const TensorEntry* const rows = state_->file->find(text(module, kRows));
+  return rows == nullptr ? 0 : state_->values<std::int64_t>(*rows, StoredType::i64)[0];
+}
+
+std::vector<float> StatisticsFile::amax(std::string_view module) const {
+  state_->check_has(module);
+  return state_->file ? state_->floats_of(module, kAmax)
+                      : state_->modules.find(module)->second.amax;
+}
+
+std::vector<float> StatisticsFile::mean_square(std::string_view module) const {
+  state_->check_has(module);
+  return state_->file ? state_->floats_of(module, kMeanSquare)
+                      : state_->modules.find(module)->second.mean_square;
+}
+
 ModuleStatistics StatisticsFile::read(std::string_view module) const {
-  check(width(module) >= 0, ErrorCode::invalid_argument, kOp, "'", shown(state_->path, 400),
-        "' has nothing about '", shown(module, 160), "'; expected statistics of this model");
+  state_->check_has(module);
   if (!state_->file) return state_->modules.find(module)->second;
-  ModuleStatistics out{.module = std::string(module)};
-  out.amax = state_->floats_of(module, kAmax);
-  out.mean_square = state_->floats_of(module, kMeanSquare);
-  out.block_hessians = state_->floats_of(module, kBlockHessians);
-  out.hessian = state_->floats_of(module, kHessian);
-  if (const TensorEntry* const rows = state_->file->find(text(module, kRows)); rows != nullptr)
-    out.rows = state_->values<std::int64_t>(*rows, StoredType::i64)[0];
-  return out;
+  return {.module = std::string(module),
+          .rows = rows(module),
+          .amax = amax(module),
+          .mean_square = mean_square(module),
+          .block_hessians = state_->floats_of(module, kBlockHessians),
+          .hessian = state_->floats_of(module, kHessian)};
 }
 
 std::vector<CacheStatistics> StatisticsFile::caches() const {

@@ -76,6 +76,11 @@ class OCTAVO_API StatisticsFile {
   // Names of all modules, sorted; K of one, or -1 where it is not there.
   [[nodiscard]] std::vector<std::string> modules() const;
   [[nodiscard]] std::int64_t width(std::string_view module) const;
+  // Parts of one: tokens it has seen, its largest inputs (empty in what imatrix files give),
+  // E[x^2].
+  [[nodiscard]] std::int64_t rows(std::string_view module) const;
+  [[nodiscard]] std::vector<float> amax(std::string_view module) const;
+  [[nodiscard]] std::vector<float> mean_square(std::string_view module) const;
   // Reads one module's tensors. Throws Error(invalid_argument) that names it where there is none.
   [[nodiscard]] ModuleStatistics read(std::string_view module) const;
   [[nodiscard]] std::vector<CacheStatistics> caches() const;

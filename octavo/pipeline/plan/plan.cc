@@ -18,6 +18,7 @@
 #include "octavo/pipeline/plan/name_patterns_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
+#include "octavo/pipeline/plan/plan_statistics_internal.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/report/choose_format.h"
 
@@ -77,6 +78,7 @@ class Planning {
     find_cache(decisions);
     for (Decision& decision : decisions) take(std::move(decision));
     share_scales();
+    apply_statistics(source_, plan_);
     if (options_.target == Dialect::gguf) plan_gguf(source_, plan_);
     place_actions(kOp, source_, plan_);
     note_left_alone();

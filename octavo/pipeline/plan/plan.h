@@ -6,15 +6,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/pipeline/plan/input_statistics.h"
 #include "octavo/quant/scaling.h"
 
 namespace octavo {
+
+// Static scales: none; of statistics of the model's inputs; or 1, as some publishers ship them.
+enum class StaticScaleSource : std::uint8_t { none, statistics, one };
+[[nodiscard]] OCTAVO_API std::string_view name_of(StaticScaleSource source);
+[[nodiscard]] OCTAVO_API StaticScaleSource parse_static_scale_source(std::string_view name);
 
 struct QuantizePlanOptions {
   // A preset. Empty: chosen by the model, fp8-block, or fp8-channel where blocks do not fit a tenth
@@ -43,6 +50,12 @@ struct QuantizePlanOptions {
   bool bf16_scales = true;
   bool clamp_non_finite = false;  // clamp NaN and Inf instead of an error
   std::uint64_t shard_bytes = 0;  // 0: the source's shards
+  // Of what enters the Linears, for scale_policy wmse and for static scales. Those of inputs are
+  // written beside every weight whose scheme has them in the target (fp8, fp8-channel,
+  // int8-channel, nvfp4): servers then quantize inputs by them, where they would scale each token
+  // or leave inputs as they are (nvfp4). Those of keys and values declare a KV cache in FP8.
+  std::shared_ptr<const InputStatistics> statistics{};
+  StaticScaleSource input_scales = StaticScaleSource::none, kv_scales = StaticScaleSource::none;
 };
 
 // The part of a source tensor that becomes a weight: the whole, or some rows of one matrix of an
@@ -78,7 +91,9 @@ struct TensorAction {
   // For a quantized source: its codes are written in the target's layout (quantize), or decoded to
   // weight.source (not quantize).
   std::shared_ptr<const FoundWeight> found{};
-  std::vector<DialectTensor> outputs{};  // tensors in the output file; a copy has one
+  // Tensors in the output file: a copy's one, or those of dialect_tensors(weight); and after those
+  // the static scales that are written with them.
+  std::vector<DialectTensor> outputs{};
   // A weight that is decoded into a merged expert stack: the index of the action that has the stack
   // among its outputs. This action has no outputs, and in both `part` is the position in the stack.
   std::optional<std::size_t> joins{};

@@ -24,21 +24,28 @@ Json options_json(const QuantizePlanOptions& options) {
   Json recipe_for = Json::array();
   for (const auto& [expression, recipe] : options.recipe_for)
     recipe_for.push(Json::array({expression, recipe}));
-  return Json::object({{"recipe", options.recipe},
-                       {"target", name_of(options.target)},
-                       {"format", options.format},
-                       {"scale_rule", options.scale_rule},
-                       {"arith", options.arith},
-                       {"scale_policy", options.scale_policy},
-                       {"tile", options.tile},
-                       {"scale_format", options.scale_format},
-                       {"include", strings(options.include)},
-                       {"exclude", strings(options.exclude)},
-                       {"recipe_for", std::move(recipe_for)},
-                       {"share", options.share},
-                       {"bf16_scales", options.bf16_scales},
-                       {"clamp_non_finite", options.clamp_non_finite},
-                       {"shard_bytes", options.shard_bytes}});
+  Json out = Json::object({{"recipe", options.recipe},
+                           {"target", name_of(options.target)},
+                           {"format", options.format},
+                           {"scale_rule", options.scale_rule},
+                           {"arith", options.arith},
+                           {"scale_policy", options.scale_policy},
+                           {"tile", options.tile},
+                           {"scale_format", options.scale_format},
+                           {"include", strings(options.include)},
+                           {"exclude", strings(options.exclude)},
+                           {"recipe_for", std::move(recipe_for)},
+                           {"share", options.share},
+                           {"bf16_scales", options.bf16_scales},
+                           {"clamp_non_finite", options.clamp_non_finite},
+                           {"shard_bytes", options.shard_bytes}});
+  // A run of several processes takes no statistics: their reader refuses it.
+  if (options.statistics != nullptr) out.set("statistics", options.statistics->name());
+  if (options.input_scales != StaticScaleSource::none)
+    out.set("input_scales", name_of(options.input_scales));
+  if (options.kv_scales != StaticScaleSource::none)
+    out.set("kv_scales", name_of(options.kv_scales));
+  return out;
 }
 
 // The bytes of a source tensor, as its file has them after the header.

@@ -126,6 +126,14 @@ class PlanFileReader {
         }
       } else if (key == "shard_bytes") {
         to.shard_bytes = reader_.integer();
+      } else if (key == "input_scales") {
+        to.input_scales = parse_static_scale_source(reader_.string());
+      } else if (key == "kv_scales") {
+        to.kv_scales = parse_static_scale_source(reader_.string());
+      } else if (key == "statistics") {
+        reader_.fail(
+            "it uses statistics of inputs, which several processes do not share yet; quantize in "
+            "one");
       } else {
         reader_.fail(text("option '", shown(key), "' is not known"));
       }

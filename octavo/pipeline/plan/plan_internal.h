@@ -26,6 +26,9 @@ struct Decision {
 // The weights of a plan's actions: those of its model.
 [[nodiscard]] std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan);
 
+// How many of an action's outputs hold its tensor; the others are static scales.
+[[nodiscard]] std::size_t own_outputs(const QuantizePlan& plan, const TensorAction& action);
+
 // Splits an expert stack of known orientation into one action per matrix, each like `like` but for
 // name, shape and position. Returns why the target cannot hold them so, or "".
 [[nodiscard]] std::string split_experts(const ExpertStack& stack, const TensorAction& like,

@@ -1,5 +1,6 @@
 // Checks plan options before a plan is made: alone, and against the source's tensor names.
 #include <algorithm>
+#include <array>
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/plan/choose_recipe_internal.h"
@@ -7,6 +8,23 @@
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 
 namespace octavo {
+namespace {
+
+// In the order of StaticScaleSource.
+constexpr std::array<std::string_view, 3> kSources{"none", "statistics", "one"};
+
+}  // namespace
+
+std::string_view name_of(StaticScaleSource source) {
+  return kSources[static_cast<std::size_t>(source)];
+}
+
+StaticScaleSource parse_static_scale_source(std::string_view name) {
+  for (std::size_t i = 0; i < kSources.size(); ++i)
+    if (kSources[i] == name) return static_cast<StaticScaleSource>(i);
+  fail(ErrorCode::invalid_argument, "scales", "got '", shown(name),
+       "'; expected none, statistics or one");
+}
 
 bool finds_any(const CheckpointReader& source, const NamePattern& pattern) {
   return std::any_of(source.tensors().begin(), source.tensors().end(),

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/row_hash_internal.h"
+#include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/pipeline/stream/amaxes_internal.h"
 #include "octavo/pipeline/stream/decoded_values_internal.h"
@@ -142,7 +143,17 @@ class Streaming {
     } else {
       copy_row_block(work, row_block, writer);
     }
+    write_static_scales(row_block, writer);
     files_.row_block_is_done(action.file);
+  }
+
+  // With a tensor's first rows: what the plan put beside it.
+  void write_static_scales(const RowBlock& row_block, safetensors::FileWriter& writer) {
+    const TensorAction& action = action_of(row_block);
+    if (row_block.first_row != 0) return;
+    for (std::size_t i = own_outputs(plan_, action); i < action.outputs.size(); ++i)
+      write_rows(action.outputs[i], 0,
+                 std::as_bytes(std::span<const char>(action.outputs[i].constant)), writer);
   }
 
   // Existing codes, converted to another dialect or decoded.
@@ -210,6 +221,11 @@ class Streaming {
     QuantizeOptions options{.threads = 1};
     const float amax = amaxes_.of(row_block.action);
     if (has_tensor_scale(action.scaling)) options.given_amax = &amax;
+    std::vector<float> weights;
+    if (action.scaling.policy == AmaxPolicy::wmse) {
+      weights = plan_.options.statistics->mean_square(action.weight.module);
+      options.column_weights = weights;
+    }
     quantize_into(values, work.row_block, options);
     RowBlockError error;
     if (options_.measure)

@@ -1,6 +1,6 @@
-// Scale policy mse: the candidate scale of each tile whose codes have the least squared error
-// (scale/fit.h has the candidates and the sum). Unlike other kernels this searches, so that what it
-// does depends on the data.
+// Scale policies that try scales (mse and its kin): the candidate scale of each tile whose codes
+// have the least squared error (scale/fit.h has the candidates and the sum). Unlike other kernels
+// this searches, so that what it does depends on the data.
 #pragma once
 
 #include <array>
@@ -39,11 +39,15 @@ class TileFit {
   [[nodiscard]] bool is_usual_fp4(const Area& area, std::int64_t tile_cols) const;
   void fit_fp4(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                ScaleBatch& scales) const;
+  void fours_for(const std::uint32_t* amax, std::int64_t tiles, ScaleBatch& fours) const;
   void fit_any(const Area& area, std::int64_t tile_cols, const std::uint32_t* amax,
                ScaleBatch& scales) const;
   void fit_one(const Area& area, std::uint32_t amax, ScaleBatch& scales, int threads) const;
 
   [[nodiscard]] TileScale candidate(float amax, std::uint32_t own_code, int i) const;
+  [[nodiscard]] bool is_searched(float amax) const {
+    return octavo::is_searched(job_.policy, job_.scale, amax);
+  }
   void add_squares(const Area& area, std::int64_t tile_cols, const float* factors,
                    double* squares) const;
 
@@ -54,6 +58,7 @@ class TileFit {
   Decoder decoder_;
   EncodeSpan encode_;
   DecodeSpan decode_;
+  TensorLevel tensor_;
   bool division_;
   PeerAdjust peer_adjust_;
   bool all_count_;

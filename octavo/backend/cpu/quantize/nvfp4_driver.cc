@@ -17,7 +17,8 @@ bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
   return scale.format == ScaleFormat::e4m3_f32 && scale.rule == ScaleRule::f32 &&
          scale.non_finite == NonFinite::poison && scale.arith == Arith::octavo &&
-         scale.margin == 0 && scale.min_amax == 0.0F && job.policy != AmaxPolicy::percentile &&
+         scale.margin == 0 && scale.min_amax == 0.0F &&
+         (job.policy == AmaxPolicy::max || job.policy == AmaxPolicy::mse) &&
          job.given_amax == nullptr && job.given_inv_scale == nullptr && job.counts == nullptr &&
          !job.hadamard_rowwise && !job.source.is_quantized() &&
          job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;

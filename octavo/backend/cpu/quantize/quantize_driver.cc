@@ -51,7 +51,7 @@ class CopyMaker {
         poison_code_(
             to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
         direct_codes_(is_contiguous(to_.codes)) {
-    if (job.policy == AmaxPolicy::mse) fit_.emplace(isa, job, values_, encoder_, tensor_level());
+    if (tries_scales(job.policy)) fit_.emplace(isa, job, values_, encoder_, tensor_level());
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         peer_adjust_ == PeerAdjust::none && to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, scaled_policy(job), values_.dtype());

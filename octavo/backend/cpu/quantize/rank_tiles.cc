@@ -140,7 +140,8 @@ void rank_tiles(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& 
     ranks.find({area.row, area.col + whole * tile_cols, area.rows, rest}, rest, found + whole);
   for (std::int64_t t = 0; t < whole + (rest > 0 ? 1 : 0); ++t) {
     // A rank of mostly zeros is zero.
-    if (is_searched(job.scale, std::bit_cast<float>(amax[t])) && found[t] != 0) amax[t] = found[t];
+    if (is_searched(job.policy, job.scale, std::bit_cast<float>(amax[t])) && found[t] != 0)
+      amax[t] = found[t];
   }
 }
 

@@ -17,6 +17,7 @@ struct CopyJob {
   EncodePolicy encode{};
   AmaxPolicy policy = AmaxPolicy::max;
   double percentile = 100.0;
+  const float* column_weights = nullptr;
   bool hadamard = false, hadamard_to_bf16 = false;
   std::uint16_t signs = 0;
   AmaxOf amax_of = AmaxOf::all;

@@ -21,6 +21,7 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
       .encode = job.encode,
       .policy = job.policy,
       .percentile = job.percentile,
+      .column_weights = job.column_weights,
       .hadamard = transposed ? job.hadamard_columnwise : job.hadamard_rowwise,
       .hadamard_to_bf16 = job.hadamard_to_bf16,
       .signs = job.hadamard_signs,

@@ -17,7 +17,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kRowBlockTiles = 1 << 20;  // scratch of 12 MiB
 constexpr std::int64_t kBigTile = 64 * 1024;      // from here on many thread blocks reduce one amax
-constexpr std::int64_t kMaxFitted = 1 << 22;      // maximum tile elements for policy mse
+constexpr std::int64_t kMaxFitted = 1 << 22;      // maximum tile elements of a search for scales
 
 struct Region {
   std::int64_t row, col, rows, cols;
@@ -64,7 +64,7 @@ __device__ std::uint32_t ranked_magnitude(const CopyJob& job, const Region& regi
   return prefix;
 }
 
-// u - value(code), in the type that values are processed in.
+// fit_difference, in the type that values are processed in.
 template <typename Real>
 __device__ Real error_at(const CopyJob& job, std::int64_t row, std::int64_t col,
                          const TileScale& scale) {
@@ -72,8 +72,10 @@ __device__ Real error_at(const CopyJob& job, std::int64_t row, std::int64_t col,
   if (!isfinite(value)) return 0;
   const Encoded encoded =
       encode_scaled(job, value, scale, draw_of(job.encode, row * job.to.codes.cols + col));
-  return static_cast<Real>(scaled_value(job, value, scale)) -
-         static_cast<Real>(decode(job.to.codes.format, encoded.code));
+  return fit_difference(job.policy, static_cast<Real>(value),
+                        static_cast<Real>(scaled_value(job, value, scale)),
+                        static_cast<Real>(decode(job.to.codes.format, encoded.code)),
+                        static_cast<Real>(scale.factor));
 }
 
 template <typename Real>
@@ -84,7 +86,8 @@ __device__ double squared_errors(const CopyJob& job, const Region& region, const
       FitRun<Real> run;
       const std::int64_t end = min(start + kFitRun, region.cols);
       for (std::int64_t i = start; i < end; ++i)
-        run.add(i - start, error_at<Real>(job, row, region.col + i, scale));
+        run.add(i - start, error_at<Real>(job, row, region.col + i, scale),
+                job.column_weights != nullptr ? job.column_weights[region.col + i] : 1.0F);
       sum += run.sum();
     }
   }
@@ -92,20 +95,22 @@ __device__ double squared_errors(const CopyJob& job, const Region& region, const
 }
 
 __device__ TileScale candidate(const CopyJob& job, float amax, int i) {
-  return fit_candidate(job.scale, job.to.codes.format, amax,
+  return fit_candidate(job.policy, job.scale, job.to.codes.format, amax,
                        job.to.tensor_scale != nullptr ? *job.to.tensor_scale : 1.0F,
                        job.tensor_amax != nullptr ? *job.tensor_amax : 0.0F, i);
 }
 
-// Each thread tries one candidate scale and sums its errors in the order that defines the result.
+// Each thread tries a candidate scale, or two, and sums its errors in the order that defines the
+// result.
 __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, float amax) {
   __shared__ double errors[kMaxFitCandidates];
-  const int candidates = fit_candidates(job.scale), mine = static_cast<int>(threadIdx.x);
-  if (mine < candidates) {
+  const int candidates = fit_candidates(job.policy, job.scale);
+  for (int mine = static_cast<int>(threadIdx.x); mine < candidates;
+       mine += static_cast<int>(blockDim.x)) {
     const TileScale scale = candidate(job, amax, mine);
     const double squares = job.is_f64 ? squared_errors<double>(job, region, scale)
                                       : squared_errors<float>(job, region, scale);
-    errors[mine] = fit_error(squares, scale.scale);
+    errors[mine] = fit_error(job.policy, squares, scale.scale);
   }
   __syncthreads();
   int best = -1;
@@ -117,7 +122,9 @@ __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, floa
     }
   }
   __syncthreads();
-  return best < 0 ? made_scale(job, amax) : candidate(job, amax, best);
+  const float tensor_scale = job.to.tensor_scale != nullptr ? *job.to.tensor_scale : 1.0F;
+  if (best < 0) return fit_fallback(job.policy, job.scale, made_scale(job, amax), tensor_scale);
+  return fit_settled(job.policy, job.scale, candidate(job, amax, best), tensor_scale);
 }
 
 // One thread block per tile. `amaxes`, if given, are already known.
@@ -141,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
       mine = block_amax(mine);
     }
     const float amax = __uint_as_float(mine);
-    if (!is_searched(job.scale, amax) || job.policy == AmaxPolicy::max) {
+    if (!is_searched(job.policy, job.scale, amax) || job.policy == AmaxPolicy::max) {
       scale = made_scale(job, amax);
     } else if (job.policy == AmaxPolicy::percentile) {
       const float found = __uint_as_float(ranked_magnitude(job, region));
@@ -201,9 +208,10 @@ __global__ void __launch_bounds__(kThreads)
 
 void quantize_copy(const Exec& exec, const CopyJob& job) {
   const std::int64_t elements = job.tile.rows * job.tile.cols;
-  check(job.policy != AmaxPolicy::mse || elements <= kMaxFitted, ErrorCode::unsupported, "cuda",
-        "got policy mse with a tile of ", elements, " elements; expected at most ", kMaxFitted,
-        " on a device; use smaller tiles, another policy, or the CPU");
+  const bool tries = tries_scales(job.policy);
+  check(!tries || elements <= kMaxFitted, ErrorCode::unsupported, "cuda",
+        "got a policy that tries scales with a tile of ", elements, " elements; expected at most ",
+        kMaxFitted, " on a device; use smaller tiles, another policy, or the CPU");
   const std::int64_t row_block_rows =
       std::min(job.tile_rows, std::max<std::int64_t>(1, kRowBlockTiles / job.tile_cols));
   const std::int64_t most = row_block_rows * job.tile_cols;
@@ -214,7 +222,7 @@ void quantize_copy(const Exec& exec, const CopyJob& job) {
   auto* scales = scratch.as<TileScale>();
   auto* amaxes = big ? reinterpret_cast<std::uint32_t*>(scratch.as<char>() + scale_bytes) : nullptr;
   const cudaStream_t stream = stream_of(exec);
-  const int threads = job.policy == AmaxPolicy::mse || elements <= 64 ? 64 : kThreads;
+  const int threads = tries || elements <= 64 ? 64 : kThreads;
   for (std::int64_t row_block = 0; row_block < job.tile_rows; row_block += row_block_rows) {
     const std::int64_t tiles = std::min(row_block_rows, job.tile_rows - row_block) * job.tile_cols;
     const std::int64_t first_tile = row_block * job.tile_cols;

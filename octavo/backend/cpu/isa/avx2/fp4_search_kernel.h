@@ -140,10 +140,11 @@ class Fp4ScaleSearch {
       const int t = std::countr_zero(left);
       alignas(64) float x[16];
       load_tile<L, kSource, 16>(from + t * 16 * element_bytes(kSource), x);
-      codes[t] =
-          fp4_least_error_by([&](const float* factors, int count,
-                                 float* sums) { fp4_squares_wide<L>(x, 16, factors, count, sums); },
-                             of_code_, owns[t]);
+      codes[t] = fp4_least_error_by(
+          [&](const float* factors, int count, float* sums) {
+            fp4_squares_together<L>(x, nullptr, 16, factors, count, sums);
+          },
+          of_code_, owns[t]);
     }
     return L::load_words(codes);
   }
@@ -167,7 +168,7 @@ template <typename L, DType kSource>
     load_tile<L, kSource, 32>(from + t * 32 * element_bytes(kSource), x);
     const float of_both[4] = {factors[t], factors[t] * 0.5F};
     float sums[4];
-    fp4_squares_wide<L, 2>(x, 32, of_both, 2, sums);
+    fp4_squares_together<L, 2>(x, nullptr, 32, of_both, 2, sums);
     // Squares of both scales are 1 and 4 of a unit.
     const double first = static_cast<double>(sums[0]), second = 4.0 * static_cast<double>(sums[1]);
     next |= static_cast<std::uint32_t>(second < first) << t;

@@ -2,7 +2,8 @@
 // sums of a run are one vector here (AVX-512) or two. The order of additions is the same.
 //
 // 9 operations for a vector and a factor. For sixteen values and a factor: 36 in vectors of four
-// before, 9 of AVX-512 and 18 of AVX2 now; and 4 to 6 to add a factor's sums up.
+// before, 9 of AVX-512 and 18 of AVX2 now; and 4 to 6 to add a factor's sums up. One more for a
+// vector where errors are weighted.
 #pragma once
 
 #include <immintrin.h>
@@ -26,9 +27,10 @@ template <typename L>
 }
 
 // Four factors at a time: there is room for a multiple of four. Two: kTogether is what `count` is.
-template <typename L, int kTogether = 4>
-[[gnu::always_inline]] inline void fp4_squares_wide(const float* x, std::int64_t n,
-                                                    const float* factors, int count, float* sums) {
+template <typename L, int kTogether = 4, bool kWeighted = false>
+[[gnu::always_inline]] inline void fp4_squares_together(const float* x, const float* weights,
+                                                        std::int64_t n, const float* factors,
+                                                        int count, float* sums) {
   using Bits = typename L::Bits;
   constexpr int kVectors = 16 / L::kLanes;
   const Bits magnitude = L::splat(0x7FFFFFFFu);
@@ -38,7 +40,10 @@ template <typename L, int kTogether = 4>
     for (int f = 0; f < kTogether; ++f)
       factor[f] = L::splat(std::bit_cast<std::uint32_t>(factors[at + f]));
     const auto square = [&](std::int64_t i, int v, int f) __attribute__((always_inline)) {
-      return fp4_square<L>(L::band(L::load_words(x + i + v * L::kLanes), magnitude), factor[f]);
+      const Bits plain =
+          fp4_square<L>(L::band(L::load_words(x + i + v * L::kLanes), magnitude), factor[f]);
+      if constexpr (kWeighted) return L::fmul(plain, L::load_words(weights + i + v * L::kLanes));
+      return plain;
     };
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
@@ -56,6 +61,16 @@ template <typename L, int kTogether = 4>
     _mm_storeu_ps(sums + at, _mm_hadd_ps(_mm_hadd_ps(four[0], four[1]),
                                          _mm_hadd_ps(four[kLast], four[kLast + 1])));
   }
+}
+
+// Null weights: all are one.
+template <typename L>
+[[gnu::always_inline]] inline void fp4_squares_wide(const float* x, const float* weights,
+                                                    std::int64_t n, const float* factors, int count,
+                                                    float* sums) {
+  if (weights != nullptr)
+    return fp4_squares_together<L, 4, true>(x, weights, n, factors, count, sums);
+  fp4_squares_together<L>(x, nullptr, n, factors, count, sums);
 }
 
 }  // namespace

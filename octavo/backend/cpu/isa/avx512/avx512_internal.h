@@ -24,8 +24,8 @@ void avx512_decode_any(const Decoder&, const void* codes, void* values, std::int
 Counts avx512_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 extern const ProductSpans kAvx512Products;
 void avx512_rank(const RankedTiles& job, std::uint32_t* found);
-void avx512_fp4_squares(const float* x, std::int64_t n, const float* factors, int count,
-                        float* sums);
+void avx512_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
+                        int count, float* sums);
 std::uint32_t avx512_row_error(const RowErrorJob& job, RowErrorSums& sums);
 std::uint32_t avx512_amax(DType dtype, const void* values, std::int64_t n);
 inline constexpr int kAvx512Rows = 12, kAvx512Cols = 32;

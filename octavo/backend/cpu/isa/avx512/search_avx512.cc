@@ -9,9 +9,9 @@ namespace octavo::cpu {
 
 void avx512_rank(const RankedTiles& job, std::uint32_t* found) { rank_lanes<32>(job, found); }
 
-void avx512_fp4_squares(const float* x, std::int64_t n, const float* factors, int count,
-                        float* sums) {
-  fp4_squares_wide<Avx512Lanes>(x, n, factors, count, sums);
+void avx512_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
+                        int count, float* sums) {
+  fp4_squares_wide<Avx512Lanes>(x, weights, n, factors, count, sums);
 }
 
 std::uint32_t avx512_row_error(const RowErrorJob& job, RowErrorSums& sums) {

@@ -5,9 +5,9 @@
 
 namespace octavo::cpu {
 
-void neon_fp4_squares(const float* x, std::int64_t n, const float* factors, int count,
-                      float* sums) {
-  fp4_squares_lanes<NeonFp4Steps>(x, n, factors, count, sums);
+void neon_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
+                      int count, float* sums) {
+  fp4_squares_lanes<NeonFp4Steps>(x, weights, n, factors, count, sums);
 }
 
 }  // namespace octavo::cpu

@@ -24,7 +24,8 @@ bool neon_softmax(const SoftmaxJob& job);  // query blocks of 12, in f32
 DotKernel neon_dot_codes(const Format& format);
 PackCodes neon_pack_codes(const PackedCodes& codes);
 void neon_rank(const RankedTiles& job, std::uint32_t* found);
-void neon_fp4_squares(const float* x, std::int64_t n, const float* factors, int count, float* sums);
+void neon_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
+                      int count, float* sums);
 std::uint32_t neon_row_error(const RowErrorJob& job, RowErrorSums& sums);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 

@@ -88,7 +88,8 @@ std::uint32_t fp4_least_error_by(const Squares& squares, const TileScale* of_cod
   std::uint32_t best = own;
   double least = HUGE_VAL;
   for (int i = 0; i < Fp4Search::kCodes; ++i) {
-    const double error = fit_error(static_cast<double>(sums[i]), of_code[codes[i]].scale);
+    const double error =
+        fit_error(AmaxPolicy::mse, static_cast<double>(sums[i]), of_code[codes[i]].scale);
     const bool is_less = error < least;
     least = is_less ? error : least;
     best = is_less ? codes[i] : best;

@@ -21,8 +21,9 @@ struct PortableFp4Steps {
 
 }  // namespace
 
-void fp4_squares(const float* x, std::int64_t n, const float* factors, int count, float* sums) {
-  fp4_squares_lanes<PortableFp4Steps>(x, n, factors, count, sums);
+void fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
+                 int count, float* sums) {
+  fp4_squares_lanes<PortableFp4Steps>(x, weights, n, factors, count, sums);
 }
 
 }  // namespace octavo::cpu::portable

@@ -20,7 +20,7 @@ inline bool has_errors_of_codes(Fp4Squares squares, std::uint32_t bits, std::uin
     const double value = decode<e2m1fn>(encode<e2m1fn>(static_cast<double>(u[i])));
     run.add(i, u[i] - static_cast<float>(value));
   }
-  squares(u, 16, factors, 1, sums);
+  squares(u, nullptr, 16, factors, 1, sums);
   return static_cast<double>(sums[0]) == run.sum();
 }
 
@@ -37,18 +37,21 @@ inline void expect_errors_of_codes(Fp4Squares squares) {
 
 // Any number of values and of factors.
 inline void expect_every_size(Fp4Squares squares) {
-  alignas(16) float x[kFitRun], factors[24], sums[24];
+  alignas(16) float x[kFitRun], weights[kFitRun], factors[24], sums[24];
   for (int i = 0; i < kFitRun; ++i) x[i] = static_cast<float>(i * 37 % 101 - 50) * 0.07F;
+  for (int i = 0; i < kFitRun; ++i) weights[i] = static_cast<float>(i * 53 % 89) * 0.013F;
   for (int i = 0; i < 24; ++i) factors[i] = 0.5F + 0.11F * static_cast<float>(i);
   for (int n = 16; n <= kFitRun; n += 16) {
-    for (int count = 1; count <= 22; ++count) {
-      squares(x, n, factors, count, sums);
-      for (int c = 0; c < count; ++c) {
+    for (int count = 1; count <= 44; ++count) {
+      const bool weighted = count > 22;
+      const int most = weighted ? count - 22 : count;
+      squares(x, weighted ? weights : nullptr, n, factors, most, sums);
+      for (int c = 0; c < most; ++c) {
         FitRun<float> run;
         for (int i = 0; i < n; ++i) {
           const float u = x[i] * factors[c];
           const double value = decode<e2m1fn>(encode<e2m1fn>(static_cast<double>(u)));
-          run.add(i, u - static_cast<float>(value));
+          run.add(i, u - static_cast<float>(value), weighted ? weights[i] : 1.0F);
         }
         ASSERT_EQ(static_cast<double>(sums[c]), run.sum()) << n << " values, factor " << c;
       }
