@@ -84,10 +84,6 @@ Json json_of(const TensorReport& tensor) {
         scales.push(Json::array({static_cast<std::int64_t>(i) - 127, tensor.scale_histogram[i]}));
     out.set("scale_exponents", std::move(scales));
   }
-  if (!std::isnan(tensor.result_error)) {
-    out.set("result_error", tensor.result_error);
-    out.set("rounded_result_error", tensor.rounded_result_error);
-  }
   if (!tensor.advice.empty()) out.set("advice", tensor.advice);
   if (!tensor.recipe_for.empty()) out.set("recipe_for", tensor.recipe_for);
   return out;

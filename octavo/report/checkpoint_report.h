@@ -38,10 +38,6 @@ struct TensorReport {
   // Of normal weights in this scaling, for comparison; NaN: not known.
   double expected_sqnr = std::numeric_limits<double>::quiet_NaN();
   double expected_cosine = std::numeric_limits<double>::quiet_NaN();
-  // Of GPTQ: the error of the layer's results on the calibration text, relative to them (tr(D H
-  // D^T) / tr(W H W^T)), and what it would be rounded to nearest; NaN: not made so.
-  double result_error = std::numeric_limits<double>::quiet_NaN();
-  double rounded_result_error = std::numeric_limits<double>::quiet_NaN();
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
   // What follows it: the value of option recipe_for,
   // "^model\\.layers\\.3\\.q_proj\\.weight$=fp8-block", for this tensor and those that must have

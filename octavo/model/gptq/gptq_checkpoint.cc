@@ -172,13 +172,19 @@ class Calibration {
   std::vector<std::string> rounded_;
 };
 
+// The root of a relative squared error.
+std::string percent(double squared) {
+  return text(std::round(1e4 * std::sqrt(squared)) / 1e2, " %");
+}
+
 void add_errors(const LayerFiles& files, CheckpointReport& report) {
   double sum = 0, rounded = 0;
   for (TensorReport& tensor : report.tensors) {
     const auto at = files.errors().find(tensor.name);
     if (at == files.errors().end()) continue;
-    tensor.result_error = at->second.error;
-    tensor.rounded_result_error = at->second.rounded_error;
+    if (!tensor.why.empty()) tensor.why += "; ";
+    tensor.why += text("GPTQ: on the text results are off by ", percent(at->second.error),
+                       ", rounded to nearest ", percent(at->second.rounded_error));
   }
   for (const auto& [name, of] : files.errors()) {
     sum += of.error;
@@ -188,8 +194,8 @@ void add_errors(const LayerFiles& files, CheckpointReport& report) {
   if (count > 0)
     report.notes.push_back(
         text("GPTQ of ", files.errors().size(), " weights: on the text their results are off by ",
-             100.0 * std::sqrt(sum / count), " % (root of the mean square), rounded to nearest ",
-             100.0 * std::sqrt(rounded / count), " %"));
+             percent(sum / count), " (root of the mean square), rounded to nearest ",
+             percent(rounded / count)));
 }
 
 }  // namespace

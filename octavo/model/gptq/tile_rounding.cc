@@ -19,8 +19,8 @@ void check_scaling_fits(const Scaling& scaling) {
     fail(ErrorCode::unsupported, kOp, parts...,
          "; expected a preset such as nvfp4 or mxfp4, or --method rtn");
   };
-  if (scaling.format.bits > 8)
-    wrong("got codes of ", static_cast<int>(scaling.format.bits), " bits");
+  if (scaling.format.bits() > 8)
+    wrong("got codes of ", scaling.format.bits(), " bits");
   if (scaling.encode.rounding == Rounding::stochastic) wrong("got stochastic rounding");
   if (scaling.hadamard.rowwise) wrong("got a Hadamard transform");
   if (scaling.axis != -1) wrong("got scales along axis ", scaling.axis);
@@ -68,7 +68,7 @@ TileRounding::TileRounding(const QuantizedTensor& quantized)
     scales_.push_back(scale.scale);
     factors_.push_back(scale.factor);
   }
-  for (std::uint32_t code = 0; code < (1U << format_.bits); ++code)
+  for (std::uint32_t code = 0; code < (1U << format_.bits()); ++code)
     values_[code] = static_cast<float>(decode(format_, code));
 }
 

@@ -37,10 +37,6 @@ std::string row_of(const TensorReport& tensor, const Grading& grading) {
   if (!tensor.recipe_for.empty())
     advice = text("<details><summary>", advice, "</summary>", option_text(tensor.recipe_for),
                   "</details>");
-  if (!std::isnan(tensor.result_error))
-    advice += text(advice.empty() ? "" : "; ", "GPTQ: results off by ",
-                   fixed(100 * std::sqrt(tensor.result_error), 2), " %, to nearest ",
-                   fixed(100 * std::sqrt(tensor.rounded_result_error), 2), " %");
   if (!tensor.why.empty())
     advice += text(advice.empty() || !tensor.recipe_for.empty() ? "" : "; ", escaped(tensor.why));
   return out + text("<td data-l=\"size\" data-v=\"", tensor.bytes_after,
