@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/convert/convert.h"
 #include "octavo/model/gptq/cholesky_internal.h"
 #include "octavo/model/gptq/gptq_testing_internal.h"
@@ -20,6 +20,7 @@
 namespace octavo::gptq_detail {
 namespace {
 
+using error_testing::message_of;
 using testing::as_tensor;
 using testing::correlated_rows;
 using testing::Matrix64;
@@ -181,15 +182,6 @@ TEST(Gptq, ChannelsThatNothingEntersAreRounded) {
             all_bytes(quantize(weight.view(), preset("nvfp4"))));
 }
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Gptq, BadHessiansAreErrors) {
   const Tensor weight = normal_values(4, 32, 10);
   const Matrix64 good = moments(correlated_rows(100, 32, 11));
@@ -208,7 +200,7 @@ TEST(Gptq, BadHessiansAreErrors) {
   // Five tokens cannot fill 32 channels.
   bad = moments(correlated_rows(5, 32, 12));
   EXPECT_NE(refusal(bad, 0.0).find("singular"), std::string::npos) << refusal(bad, 0.0);
-  EXPECT_EQ(refusal(bad, 0.05), "no error");
+  EXPECT_EQ(refusal(bad, 0.05), "");
   EXPECT_NE(refusal(good, -1.0).find("damping"), std::string::npos);
   EXPECT_NE(refusal(moments(correlated_rows(50, 16, 13)), 0.05).find("expected [N, 16]"),
             std::string::npos);

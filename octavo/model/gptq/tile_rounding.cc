@@ -19,8 +19,7 @@ void check_scaling_fits(const Scaling& scaling) {
     fail(ErrorCode::unsupported, kOp, parts...,
          "; expected a preset such as nvfp4 or mxfp4, or --method rtn");
   };
-  if (scaling.format.bits() > 8)
-    wrong("got codes of ", scaling.format.bits(), " bits");
+  if (scaling.format.bits() > 8) wrong("got codes of ", scaling.format.bits(), " bits");
   if (scaling.encode.rounding == Rounding::stochastic) wrong("got stochastic rounding");
   if (scaling.hadamard.rowwise) wrong("got a Hadamard transform");
   if (scaling.axis != -1) wrong("got scales along axis ", scaling.axis);
