@@ -98,16 +98,6 @@ void check_weight(const View& weight, const GptqFactor& factor, std::string_view
         "; expected values [N, ", factor.width, "], the width of its Hessian");
 }
 
-// What is needed of the Hessian beside its factor is not kept: the error of the weights themselves,
-// to which others are relative, is a walk of its own.
-struct Columns {
-  const GptqFactor& factor;
-  std::int64_t width;
-  [[nodiscard]] std::int64_t at(std::int64_t i) const {
-    return factor.order.empty() ? i : factor.order[static_cast<std::size_t>(i)];
-  }
-};
-
 }  // namespace
 
 GptqResult gptq_with(const GptqFactor& factor, const View& weight, const Scaling& scaling,
@@ -119,28 +109,31 @@ GptqResult gptq_with(const GptqFactor& factor, const View& weight, const Scaling
   const TileRounding rounding(out.codes);
   const std::int64_t rows = weight.shape[0], width = factor.width;
   if (rows == 0 || width == 0) return out;
-  const Columns columns{factor, width};
+  const auto column = [&](std::int64_t j) {
+    return factor.order.empty() ? j : factor.order[static_cast<std::size_t>(j)];
+  };
   const LinearRun run{.threads = options.threads};
   const Tensor values = converted(weight, DType::f32, kOp, run);
   const Tensor rounded = dequantize(out.codes, DType::f32, {.threads = options.threads});
   const Tensor errors = Tensor::values(weight.shape, DType::f32);
   const float* const w = values.span<float>().data();
   float* const nearest = rounded.span<float>().data();
+  // Errors are relative to the results themselves, which are those of W in place of D.
   const double whole = walk_columns(
       factor, errors, options.threads,
-      [&](std::int64_t row, std::int64_t j, float) { return w[row * width + columns.at(j)]; });
+      [&](std::int64_t row, std::int64_t j, float) { return w[row * width + column(j)]; });
   check(std::isfinite(whole), ErrorCode::invalid_argument, kOp, what,
         " has NaN or Inf; expected finite weights");
   const double by_rounding =
       walk_columns(factor, errors, options.threads, [&](std::int64_t row, std::int64_t j, float) {
-        const std::int64_t at = row * width + columns.at(j);
+        const std::int64_t at = row * width + column(j);
         return w[at] - nearest[at];
       });
   // What codes mean, without their scales; it takes the place of what rounding gave.
   float* const codes = nearest;
   const double by_gptq =
       walk_columns(factor, errors, options.threads, [&](std::int64_t row, std::int64_t j, float s) {
-        const std::int64_t col = columns.at(j), at = row * width + col;
+        const std::int64_t col = column(j), at = row * width + col;
         const RoundedNumber number = rounding.round(row, col, w[at] + s);
         codes[at] = number.code;
         return w[at] - number.value;

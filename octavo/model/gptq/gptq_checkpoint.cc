@@ -46,12 +46,10 @@ std::string method_of(const GptqCalibration& of, const eval::TokenWindows& windo
 
 Json identity_of(const QuantizePlan& plan, const std::string& method) {
   Json scalings = Json::array();
-  std::string last;
-  for (const TensorAction& action : plan.actions) {
-    if (!action.quantize) continue;
-    const std::string now = text(describe(action.scaling), " in group ", action.group);
-    scalings.push(text(action.weight.name, ": ", now));
-  }
+  for (const TensorAction& action : plan.actions)
+    if (action.quantize)
+      scalings.push(
+          text(action.weight.name, ": ", describe(action.scaling), " in group ", action.group));
   return Json::object({{"method", method}, {"weights", std::move(scalings)}});
 }
 
@@ -172,6 +170,12 @@ class Calibration {
   std::vector<std::string> rounded_;
 };
 
+// "out/" has "out.gptq".
+std::string work_beside(std::string out) {
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out + ".gptq";
+}
+
 // The root of a relative squared error.
 std::string percent(double squared) {
   return text(std::round(1e4 * std::sqrt(squared)) / 1e2, " %");
@@ -215,11 +219,7 @@ CheckpointReport gptq_checkpoint(const std::string& source, const std::string& o
         "octavo was built without Eigen, which factors Hessians; install it (Debian: "
         "libeigen3-dev) and build octavo again");
   QuantizeCheckpointOptions options = given;
-  std::string work = calibration.work;
-  for (std::string name = out; work.empty();) {
-    while (name.size() > 1 && name.back() == '/') name.pop_back();
-    work = name + ".gptq";
-  }
+  const std::string work = calibration.work.empty() ? work_beside(out) : calibration.work;
   std::vector<std::string> notes;
   const CheckpointReader reader =
       open_values(source, copied_files(options.follow_links), std::string());
