@@ -15,14 +15,35 @@ namespace {
 constexpr std::array<const char*, 9> kOnlyForArrays{
     "--axis", "--margin", "--rounding",        "--overflow", "--nan",
     "--seed", "--from",   "--stochastic-bits", "--plot"};
-constexpr std::array<const char*, 21> kOnlyForCheckpoints{
-    "--statistics",     "--input-scales",   "--kv-scales",
-    "--target",         "--include",        "--exclude",
-    "--recipe-for",     "--dry-run",        "--no-share",
-    "--scale-rounding", "--follow-links",   "--shard-size",
-    "--max-memory",     "--resume",         "--report",
-    "--compare",        "--plan",           "--rank",
-    "--world",          "--takeover-after", "--delete-source-shards"};
+constexpr std::array<const char*, 29> kOnlyForCheckpoints{"--statistics",
+                                                          "--input-scales",
+                                                          "--kv-scales",
+                                                          "--target",
+                                                          "--include",
+                                                          "--exclude",
+                                                          "--recipe-for",
+                                                          "--dry-run",
+                                                          "--no-share",
+                                                          "--scale-rounding",
+                                                          "--follow-links",
+                                                          "--shard-size",
+                                                          "--max-memory",
+                                                          "--resume",
+                                                          "--report",
+                                                          "--compare",
+                                                          "--plan",
+                                                          "--rank",
+                                                          "--world",
+                                                          "--takeover-after",
+                                                          "--delete-source-shards",
+                                                          "--method",
+                                                          "--damping",
+                                                          "--column-order",
+                                                          "--text",
+                                                          "--ids",
+                                                          "--window",
+                                                          "--tokens",
+                                                          "--temporary"};
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -194,12 +215,15 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
       ->allow_extra_args(false)
       ->delimiter(',')
       ->take_all();
-  app.add_option("--max-memory", arguments.max_memory,
-                 "For what is read and written, such as 64M (default 256M)")
+  app.add_option(
+         "--max-memory", arguments.max_memory,
+         "For what is read and written, such as 64M (default 256M); of gptq for a layer, its "
+         "Hessians and hidden states, too (default 4GiB)")
       ->type_name("SIZE");
   app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
   app.add_flag("--delete-source-shards", arguments.delete_source,
                "Delete each file of MODEL when what is made of it is finished and was read back");
+  add_gptq_options(app, arguments.gptq);
 }
 
 QuantizePlanOptions plan_options(const QuantizeArguments& common,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/checkpoint/gptq_options.h"
 #include "cli/checkpoint/shared_options.h"
 #include "cli/tensor/quantize_plan.h"
 #include "octavo/pipeline/plan/plan.h"
@@ -25,6 +26,7 @@ struct CheckpointArguments {
   bool dry_run = false, no_share = false, resume = false, follow_links = false;
   bool delete_source = false;
   SharedArguments shared{};
+  GptqArguments gptq{};
 };
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);

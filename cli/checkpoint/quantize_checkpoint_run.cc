@@ -19,6 +19,7 @@
 #include "octavo/base/file/whole_file.h"
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/open_values.h"
+#include "octavo/model/gptq/gptq_checkpoint.h"
 #include "octavo/pipeline/plan/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
@@ -133,6 +134,11 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (arguments.delete_source && !arguments.compare.empty())
     refuse("got --delete-source-shards and --compare, which writes no model; leave one out");
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
+  std::optional<GptqCalibration> gptq = gptq_calibration(arguments.gptq);
+  if (gptq && (!arguments.compare.empty() || options.shared))
+    refuse("got --method gptq and ", options.shared ? "--plan" : "--compare",
+           ", which rounds to nearest; leave one out");
+  if (gptq && !arguments.max_memory.empty()) gptq->max_memory = options.max_memory;
   if (!arguments.compare.empty())
     return run_compare_recipes(common, arguments, std::move(options), globals);
   if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
@@ -149,7 +155,8 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     CheckpointWatch watch("quantize");
     options.on_progress = watch.on_progress();
     try {
-      report = quantize_checkpoint(common.input, common.output, options);
+      report = gptq ? gptq_checkpoint(common.input, common.output, options, *gptq)
+                    : quantize_checkpoint(common.input, common.output, options);
     } catch (const Error&) {
       if (!CheckpointWatch::interrupted()) throw;
     }

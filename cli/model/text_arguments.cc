@@ -8,7 +8,7 @@
 
 namespace octavo::cli {
 
-void add_text_options(CLI::App& app, TextArguments& arguments) {
+void add_calibration_options(CLI::App& app, TextArguments& arguments) {
   const auto repeated = [&](const char* name, std::vector<std::string>& into, const char* help) {
     app.add_option(name, into, help)
         ->type_name("FILE")
@@ -26,12 +26,16 @@ void add_text_options(CLI::App& app, TextArguments& arguments) {
   app.add_option("--tokens", arguments.tokens, "Read the first N tokens of each text (default all)")
       ->type_name("N")
       ->check(CLI::Range(2, 1 << 30).description(""));
-  app.add_option("--max-memory", arguments.max_memory,
-                 "Memory to stay within, such as 1GiB (default 4GiB); no number depends on it")
-      ->type_name("SIZE");
   app.add_option("--temporary", arguments.temporary,
                  "Folder for hidden states that memory has no room for")
       ->type_name("FOLDER");
+}
+
+void add_text_options(CLI::App& app, TextArguments& arguments) {
+  add_calibration_options(app, arguments);
+  app.add_option("--max-memory", arguments.max_memory,
+                 "Memory to stay within, such as 1GiB (default 4GiB); no number depends on it")
+      ->type_name("SIZE");
   app.add_option("--threads", arguments.threads,
                  "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")

@@ -21,6 +21,8 @@ struct TextArguments {
 };
 
 void add_text_options(CLI::App& app, TextArguments& arguments);
+// The same without --max-memory and --threads, which a command may have for other work, too.
+void add_calibration_options(CLI::App& app, TextArguments& arguments);
 
 // All texts, those of --text first. Throws UsageError where there is none.
 std::vector<EvalText> read_texts(const std::string& op, const TextArguments& arguments);

@@ -12,9 +12,12 @@ std::span<float> numbers_of(const View& view) {
   return {static_cast<float*>(view.data), static_cast<std::size_t>(element_count(view.shape))};
 }
 
-// to = from + norm(branch).
-void add_normed(const NormLayer& norm, const Tensor& branch, const View& to, const LinearRun& run) {
-  add(numbers_of(to), norm.forward(branch.view(), run).span<float>(), run.threads);
+// out = norm(out) + hidden.
+void finish_branch(const NormLayer& norm, const View& hidden, const View& out,
+                   const LinearRun& run) {
+  const Tensor normed = norm.forward(out, run);
+  std::ranges::copy(numbers_of(hidden), numbers_of(out).begin());
+  add(numbers_of(out), normed.span<float>(), run.threads);
 }
 
 }  // namespace
@@ -26,35 +29,33 @@ std::int64_t TransformerLayer::nbytes() const {
   return sum + std::visit([](const auto& one) { return one.nbytes(); }, mlp);
 }
 
+void TransformerLayer::attend_into(const View& hidden, const View& out, KvCache* cache,
+                                   const LayerRun& run) const {
+  const std::int64_t batch = hidden.shape[0], rows = batch * hidden.shape[1];
+  const View states = value_view(hidden.data, DType::f32, {rows, hidden.shape[2]});
+  const bool has_norm = after_attention_norm.exists();
+  attention.forward_into(attention_norm.produced(states), batch, out, has_norm ? View{} : states,
+                         cache, run);
+  if (has_norm) finish_branch(after_attention_norm, states, out, run.run);
+}
+
+void TransformerLayer::feed_forward_into(const View& hidden, const View& out,
+                                         const LayerRun& run) const {
+  const Tensor x = mlp_norm.forward(hidden, run.run);
+  const bool has_norm = after_mlp_norm.exists();
+  std::visit(
+      [&](const auto& one) { one.forward_into(x.view(), out, run, has_norm ? View{} : hidden); },
+      mlp);
+  if (has_norm) finish_branch(after_mlp_norm, hidden, out, run.run);
+}
+
 void TransformerLayer::forward(const View& hidden, KvCache* cache, const LayerRun& run) const {
-  const std::int64_t batch = hidden.shape[0], width = hidden.shape[2];
-  const std::int64_t rows = batch * hidden.shape[1];
+  const std::int64_t rows = hidden.shape[0] * hidden.shape[1], width = hidden.shape[2];
   if (rows == 0) return;
-  const View states = value_view(hidden.data, DType::f32, {rows, width});
-  const auto mlp_into = [&](const View& x, const View& y, const View& residual) {
-    std::visit([&](const auto& one) { one.forward_into(x, y, run, residual); }, mlp);
-  };
-  // Results of a product are in other memory than its residual: the states go to `middle` and back.
+  // Results of a product are in other memory than its residual.
   const Tensor middle = Tensor::values({rows, width}, DType::f32);
-  const Produced before = attention_norm.produced(states);
-  if (!after_attention_norm.exists()) {
-    attention.forward_into(before, batch, middle.view(), states, cache, run);
-    const Tensor x = mlp_norm.forward(middle.view(), run.run);
-    if (!after_mlp_norm.exists()) return mlp_into(x.view(), states, middle.view());
-    const Tensor branch = Tensor::values({rows, width}, DType::f32);
-    mlp_into(x.view(), branch.view(), {});
-    std::ranges::copy(middle.span<float>(), numbers_of(states).begin());
-    return add_normed(after_mlp_norm, branch, states, run.run);
-  }
-  attention.forward_into(before, batch, middle.view(), {}, cache, run);
-  add_normed(after_attention_norm, middle, states, run.run);
-  const Tensor x = mlp_norm.forward(states, run.run);
-  if (after_mlp_norm.exists()) {
-    mlp_into(x.view(), middle.view(), {});
-    return add_normed(after_mlp_norm, middle, states, run.run);
-  }
-  mlp_into(x.view(), middle.view(), states);
-  std::ranges::copy(middle.span<float>(), numbers_of(states).begin());
+  attend_into(hidden, middle.view(), cache, run);
+  feed_forward_into(middle.view(), value_view(hidden.data, DType::f32, {rows, width}), run);
 }
 
 }  // namespace octavo

@@ -24,6 +24,11 @@ struct OCTAVO_API TransformerLayer {
 
   // In place: [batch, tokens, hidden], f32, dense. With a cache the tokens come after those in it.
   void forward(const View& hidden, KvCache* cache = nullptr, const LayerRun& run = {}) const;
+  // Its two halves, each with its norms and its residual connection, into other memory: forward is
+  // one after the other. [batch, tokens, hidden] and [rows, hidden], f32, dense.
+  void attend_into(const View& hidden, const View& out, KvCache* cache = nullptr,
+                   const LayerRun& run = {}) const;
+  void feed_forward_into(const View& hidden, const View& out, const LayerRun& run = {}) const;
   [[nodiscard]] std::int64_t nbytes() const;
 };
 

@@ -28,7 +28,7 @@ namespace {
 constexpr std::string_view kOp = "quantize";
 
 // Everything besides the source that the output bytes depend on.
-std::string options_text(const QuantizePlan& plan) {
+std::string options_text(const QuantizePlan& plan, const MadeCodes* codes) {
   const QuantizePlanOptions& of = plan.options;
   std::string out =
       text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
@@ -41,11 +41,13 @@ std::string options_text(const QuantizePlan& plan) {
   if (of.statistics != nullptr) out += text(" statistics=", of.statistics->identity());
   if (of.input_scales != StaticScaleSource::none) out += text(" inputs=", name_of(of.input_scales));
   if (of.kv_scales != StaticScaleSource::none) out += text(" kv=", name_of(of.kv_scales));
+  if (codes != nullptr) out += text(" method=", codes->method());
   out += text(" files=", plan.files.size(), " bytes=", plan.bytes_after);
   return out;
 }
 
-Provenance provenance_of(const QuantizePlan& plan, const std::string& source_hash) {
+Provenance provenance_of(const QuantizePlan& plan, const std::string& source_hash,
+                         const MadeCodes* codes) {
   Provenance out{{"version", version()},
                  {"recipe", plan.options.recipe},
                  {"target", std::string(name_of(plan.options.target))}};
@@ -57,7 +59,8 @@ Provenance provenance_of(const QuantizePlan& plan, const std::string& source_has
     out.emplace_back("policy", name_of(scaling.policy));
     out.emplace_back("scale_rounding", plan.options.bf16_scales ? "bf16" : "none");
   }
-  out.emplace_back("options_hash", hex_of(text_hash(options_text(plan))));
+  if (codes != nullptr) out.emplace_back("method", codes->method());
+  out.emplace_back("options_hash", hex_of(text_hash(options_text(plan, codes))));
   out.emplace_back("source_hash", source_hash);
   return out;
 }
@@ -70,7 +73,8 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
         "; give the name of a folder (or other shard_bytes)");
   auto results = stream_checkpoint(source, plan, options,
                                    {.folder = nullptr, .file = out, .source = identity});
-  const Provenance provenance = provenance_of(plan, source_hash(source, plan, results));
+  const Provenance provenance =
+      provenance_of(plan, source_hash(source, plan, results), options.codes);
   CheckpointReport report =
       make_report(source, plan, results, provenance, options.measure, options.threads);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui &&
@@ -84,21 +88,23 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
                                  const std::string& out, const Json& provenance,
                                  const QuantizeCheckpointOptions& options) {
-  if (provenance["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))))
+  if (provenance["options_hash"].string_or("") !=
+      hex_of(text_hash(options_text(plan, options.codes))))
     fail_finished_otherwise(kOp, out);
   const std::string made_from(provenance["source_hash"].string_or(""));
-  std::vector<std::string> written_again = check_finished(
-      source, plan, provenance, out,
-      {.op = kOp,
-       .made_from = made_from,
-       .provenance =
-           [&] {
-             Json said = quantize_provenance(source, plan, provenance_of(plan, made_from));
-             if (provenance.has("errors")) said.set("errors", provenance["errors"]);
-             return said;
-           },
-       .threads = options.threads,
-       .on_progress = options.on_progress});
+  std::vector<std::string> written_again =
+      check_finished(source, plan, provenance, out,
+                     {.op = kOp,
+                      .made_from = made_from,
+                      .provenance =
+                          [&] {
+                            Json said = quantize_provenance(
+                                source, plan, provenance_of(plan, made_from, options.codes));
+                            if (provenance.has("errors")) said.set("errors", provenance["errors"]);
+                            return said;
+                          },
+                      .threads = options.threads,
+                      .on_progress = options.on_progress});
   // An earlier call was stopped as it deleted the last shards.
   if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
     SourceDeletion(source, plan, out).folder_is_complete();
@@ -140,7 +146,8 @@ CheckpointReport into_shared_folder(const CheckpointReader& source, QuantizePlan
   const auto is_finished = [&] {
     const Json finished = finished_provenance(out);
     if (!finished.is_object()) return false;
-    if (finished["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))))
+    if (finished["options_hash"].string_or("") !=
+        hex_of(text_hash(options_text(plan, options.codes))))
       fail_finished_otherwise(kOp, out);
     return true;
   };
@@ -175,7 +182,7 @@ CheckpointReport run(const CheckpointReader& source, QuantizePlan plan, const st
   Provenance provenance;
   const MakeProvenance make_provenance = [&](const std::vector<ActionResult>& done) {
     plan.model.weights = planned_weights(plan);
-    provenance = provenance_of(plan, source_hash(source, plan, done));
+    provenance = provenance_of(plan, source_hash(source, plan, done), options.codes);
     Json said = quantize_provenance(source, plan, provenance);
     if (options.measure && !plan.model.weights.empty())
       said.set("errors", error_summary(plan, done));
@@ -185,8 +192,9 @@ CheckpointReport run(const CheckpointReader& source, QuantizePlan plan, const st
     return into_shared_folder(source, plan, out, identity, *shared, options, make_provenance,
                               provenance);
   auto results = stream_into_folder(
-      source, plan, options, {text(options_text(plan), " measure=", options.measure), identity},
-      out, make_provenance);
+      source, plan, options,
+      {text(options_text(plan, options.codes), " measure=", options.measure), identity}, out,
+      make_provenance);
   return make_report(source, plan, results, provenance, options.measure, options.threads);
 }
 

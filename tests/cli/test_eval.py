@@ -145,7 +145,7 @@ def test_resume_after_a_kill(model):
     stored = json.loads((state / "state.json").read_text())
     assert stored["next_layer"] in (0, 1, 2)
     model(*EVAL[:-1], "64", "four", "--against", "model", "--resume", "state").refused(
-        1, "another evaluation", "window"
+        1, "another run", "window"
     )
     model(*arguments, "--resume", "state", "--activations", "bfloat16").refused(1, "bfloat16")
     assert without_seconds(model.good(*arguments, "--resume", "state")) == whole

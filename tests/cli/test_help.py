@@ -14,6 +14,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_model  # noqa: E402
 
+# Of options that take no "1".
+VALUES = {"--scale-rounding": "none", "--method": "gptq", "--window": "64", "--tokens": "64"}
+
 COMMANDS = [
     "formats",
     "cast",
@@ -133,7 +136,7 @@ def test_options_for_one_kind_of_input_are_told_apart(octavo):
         options = [found for line in lines if (found := re.match(r" +(--[\w-]+)( \S+)?", line))]
         assert len(options) >= 9, group
         for option in options:
-            value = "none" if option[1] == "--scale-rounding" else "1"
+            value = VALUES.get(option[1], "1")
             given = [option[1], value] if option[2] else [option[1]]
             kind = "arrays" if group == "Arrays only" else "checkpoints"
             octavo("quantize", *words, *given).refused(2, option[1], f"for {kind}")

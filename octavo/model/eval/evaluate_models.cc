@@ -6,7 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/model/eval/evaluate_internal.h"
-#include "octavo/model/eval/evaluate_state_internal.h"
+#include "octavo/model/eval/walk_state_internal.h"
 #include "octavo/model/eval/head_pass_internal.h"
 #include "octavo/model/eval/layer_walk_internal.h"
 
@@ -76,7 +76,8 @@ ModelEvaluation evaluate_models(std::span<const EvalModel* const> models,
   Differences differences(models.size(),
                           std::vector<std::vector<DifferenceSums>>(
                               layers + 1, std::vector<DifferenceSums>(windows.texts.size())));
-  EvaluateState state(options.resume, models, windows, is_compared);
+  WalkState state(kOp, options.resume, models, windows,
+                  Json::object({{"against the first", is_compared}}));
   const std::int64_t restored = state.restore(hidden, differences);
 
   std::int64_t total = bytes_of(models, static_cast<std::int64_t>(layers)) -

@@ -61,7 +61,7 @@ std::string number(const Json& value, int digits) {
   return {buffer.data(), end.ptr};
 }
 
-std::string error_table(const Json& errors) {
+std::string error_table(const Json& errors, bool by_data) {
   std::string rows;
   for (const Json& of : errors.elements())
     rows += text("| ", cell_of(of["recipe"].string_or("")), " | ", of["tensors"].integer_or(0),
@@ -72,9 +72,10 @@ std::string error_table(const Json& errors) {
   return text(
       "| recipe | tensors | bits per weight | median SQNR, dB | of normal weights | worst SQNR | "
       "worst tensor | lowest cosine |\n|---|---|---|---|---|---|---|---|\n",
-      rows,
-      "\nThis is the error of the weights, and not of the model: no data was seen. Measure the "
-      "model on your task before you rely on it.\n\n");
+      rows, "\nThis is the error of the weights, and not of the model: ",
+      by_data ? "codes were chosen by what layers see on a text, for which weights may err more. "
+              : "no data was seen. ",
+      "Measure the model on your task before you rely on it.\n\n");
 }
 
 // The class of transformers that config.json names, where that is no decoder: a sentence encoder is
@@ -140,8 +141,8 @@ ModelCard model_card(const CheckpointReader& source, const QuantizePlan& plan,
            cell_of(plan.options.recipe), ", for ", name_of(plan.options.target),
            ". `config.json` has all of it under the key "
            "`octavo`.\n\n## Error\n\n",
-           error_table(provenance["errors"]), "## Load\n\nIn this folder:\n\n",
-           how_to_load(source, plan), "\n");
+           error_table(provenance["errors"], provenance.has("method")),
+           "## Load\n\nIn this folder:\n\n", how_to_load(source, plan), "\n");
   return card;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "octavo/base/progress.h"
+#include "octavo/pipeline/plan/made_codes.h"
 #include "octavo/pipeline/plan/plan.h"
 #include "octavo/pipeline/plan/shared_run.h"
 
@@ -23,6 +24,7 @@ struct QuantizeCheckpointOptions {
   bool delete_source = false;
   // One of several processes with the same plan file, in which `plan` is then.
   std::optional<SharedRun> shared{};
+  const MadeCodes* codes = nullptr;  // of the weights that it has; others are rounded
   bool every_row_block = false;  // call on_progress after every row block, not a few times a second
 };
 

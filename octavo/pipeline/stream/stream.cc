@@ -216,17 +216,7 @@ class Streaming {
     NonFiniteFound found;
     const float row_block_amax = checked_amax(values, source_, action, row_block,
                                               plan_.options.clamp_non_finite, found, &content);
-    if (!same_memory(work.row_block, values.shape, action.scaling))
-      work.row_block = make_quantized(values.shape, values.dtype, action.scaling);
-    QuantizeOptions options{.threads = 1};
-    const float amax = amaxes_.of(row_block.action);
-    if (has_tensor_scale(action.scaling)) options.given_amax = &amax;
-    std::vector<float> weights;
-    if (action.scaling.policy == AmaxPolicy::wmse) {
-      weights = plan_.options.statistics->mean_square(action.weight.module);
-      options.column_weights = weights;
-    }
-    quantize_into(values, work.row_block, options);
+    take_codes(work, values, row_block);
     RowBlockError error;
     if (options_.measure)
       error = measure_row_block(values, work.row_block,
@@ -249,6 +239,30 @@ class Streaming {
     result.error.add(row_block.ordinal, error);
     if (++row_blocks_done_[row_block.action] == row_blocks_of_[row_block.action])
       result.error.settle();
+  }
+
+  // Rounded, or made before.
+  void take_codes(Workspace& work, const View& values, const RowBlock& row_block) {
+    const TensorAction& action = action_of(row_block);
+    if (options_.codes != nullptr && options_.codes->has(action.weight.name)) {
+      work.row_block =
+          options_.codes->rows(action.weight.name, row_block.first_row, row_block.rows);
+      check(work.row_block.scaling == action.scaling, ErrorCode::invalid_argument, kOp, "'",
+            shown(action.weight.name, 200), "' was made as ", describe(work.row_block.scaling),
+            "; expected ", describe(action.scaling));
+      return;
+    }
+    if (!same_memory(work.row_block, values.shape, action.scaling))
+      work.row_block = make_quantized(values.shape, values.dtype, action.scaling);
+    QuantizeOptions options{.threads = 1};
+    const float amax = amaxes_.of(row_block.action);
+    if (has_tensor_scale(action.scaling)) options.given_amax = &amax;
+    std::vector<float> weights;
+    if (action.scaling.policy == AmaxPolicy::wmse) {
+      weights = plan_.options.statistics->mean_square(action.weight.module);
+      options.column_weights = weights;
+    }
+    quantize_into(values, work.row_block, options);
   }
 
   [[nodiscard]] float known_max_relative(const RowBlock& row_block) {

@@ -1,4 +1,4 @@
-#include "octavo/model/eval/evaluate_state_internal.h"
+#include "octavo/model/eval/walk_state_internal.h"
 
 #include <cerrno>
 #include <filesystem>
@@ -15,24 +15,22 @@
 namespace octavo::eval {
 namespace {
 
-constexpr const char* kOp = "eval";
-constexpr const char* kStateName = "state.json";
 constexpr std::int64_t kVersion = 1;
 constexpr std::uintmax_t kMaxStateBytes = 64U << 20;
 
 // What must be the same for a state to be of use, in words for the message.
 Json identity_of(std::span<const EvalModel* const> models, const TokenWindows& windows,
-                 bool against_first) {
+                 const Json& more) {
   Json names = Json::array(), texts = Json::array();
   for (const EvalModel* model : models)
     names.push(text(model->name(), " (", hex_of(model->fingerprint()), ", ",
                     dtype_name(model->shape().activations), ")"));
   for (const TokenizedText& one : windows.texts)
     texts.push(text(one.name, " (", one.ids.size(), " tokens, ", hex_of(tokens_hash(one)), ")"));
-  return Json::object({{"models", std::move(names)},
-                       {"against the first", against_first},
-                       {"window", windows.window},
-                       {"texts", std::move(texts)}});
+  Json out = Json::object(
+      {{"models", std::move(names)}, {"window", windows.window}, {"texts", std::move(texts)}});
+  for (const auto& [what, value] : more.members()) out.set(what, value);
+  return out;
 }
 
 Json json_of(const Differences& differences) {
@@ -74,21 +72,21 @@ bool read_differences(const Json& json, Differences& differences) {
 
 }  // namespace
 
-EvaluateState::EvaluateState(std::string folder, std::span<const EvalModel* const> models,
-                             const TokenWindows& windows, bool against_first)
-    : folder_(std::move(folder)) {
+WalkState::WalkState(std::string op, std::string folder, std::span<const EvalModel* const> models,
+                     const TokenWindows& windows, const Json& more)
+    : op_(std::move(op)), folder_(std::move(folder)) {
   if (folder_.empty()) return;
-  identity_ = identity_of(models, windows, against_first);
+  identity_ = identity_of(models, windows, more);
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);
   if (failed)
-    fail_on_file(failed.value(), folder_, kOp, "could not create the folder '", shown(folder_, 400),
+    fail_on_file(failed.value(), folder_, op_, "could not create the folder '", shown(folder_, 400),
                  "' for the state: ", failed.message(), "; name another one (--resume)");
 }
 
-std::int64_t EvaluateState::restore(std::span<HiddenStates> hidden, Differences& differences) {
+std::int64_t WalkState::restore(std::span<HiddenStates> hidden, Differences& differences) {
   if (folder_.empty()) return -1;
-  const std::string path = path_of(kStateName);
+  const std::string path = path_of(std::string(kWalkState));
   std::error_code failed;
   const std::uintmax_t size = std::filesystem::file_size(path, failed);
   if (failed) return -1;
@@ -99,13 +97,13 @@ std::int64_t EvaluateState::restore(std::span<HiddenStates> hidden, Differences&
   std::string content;
   if (size <= kMaxStateBytes) content.assign(std::istreambuf_iterator<char>(file), {});
   const Json state = parse_json(content, path);
-  check(state["version"].integer_or(0) == kVersion, ErrorCode::invalid_argument, kOp, "'",
-        shown(path, 400), "' is no state of an evaluation that this version reads", fix);
+  check(state["version"].integer_or(0) == kVersion, ErrorCode::invalid_argument, op_, "'",
+        shown(path, 400), "' is no state of a run that this version reads", fix);
   for (const auto& [what, wanted] : identity_.members()) {
     const Json& stored = state["of"][what];
-    check(stored == wanted, ErrorCode::invalid_argument, kOp, "'", shown(folder_, 400),
-          "' has the state of another evaluation: ", what, " ", shown(stored.dump(0), 300),
-          " there, ", shown(wanted.dump(0), 300), " here", fix);
+    check(stored == wanted, ErrorCode::invalid_argument, op_, "'", shown(folder_, 400),
+          "' has the state of another run: ", what, " ", shown(stored.dump(0), 300), " there, ",
+          shown(wanted.dump(0), 300), " here", fix);
   }
   const std::int64_t layer = state["next_layer"].integer_or(-1);
   const auto& files = state["hidden"].elements();
@@ -117,13 +115,13 @@ std::int64_t EvaluateState::restore(std::span<HiddenStates> hidden, Differences&
     fits = name.find('/') == std::string::npos && parse_hex(hash) &&
            hidden[model].load(path_of(name), *parse_hex(hash));
   }
-  check(fits, ErrorCode::invalid_argument, kOp, "the state in '", shown(folder_, 400),
+  check(fits, ErrorCode::invalid_argument, op_, "the state in '", shown(folder_, 400),
         "' is damaged or not whole", fix);
   return layer;
 }
 
-void EvaluateState::store(std::int64_t next_layer, std::span<const HiddenStates> hidden,
-                          const Differences& differences) {
+void WalkState::store(std::int64_t next_layer, std::span<const HiddenStates> hidden,
+                      const Differences& differences) {
   if (folder_.empty()) return;
   Json files = Json::array();
   for (std::size_t model = 0; model < hidden.size(); ++model) {
@@ -136,12 +134,12 @@ void EvaluateState::store(std::int64_t next_layer, std::span<const HiddenStates>
                                    {"of", identity_},
                                    {"hidden", std::move(files)},
                                    {"differences", json_of(differences)}});
-  write_whole_file(kOp, path_of(kStateName), state.dump());
+  write_whole_file(op_, path_of(std::string(kWalkState)), state.dump());
   remove_others(state);
 }
 
 // Hidden states of earlier layers. What cannot be removed stays: it does no harm.
-void EvaluateState::remove_others(const Json& state) const {
+void WalkState::remove_others(const Json& state) const {
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, failed)) {
     const std::string name = entry.path().filename().string();
@@ -153,10 +151,10 @@ void EvaluateState::remove_others(const Json& state) const {
   }
 }
 
-void EvaluateState::remove() {
+void WalkState::remove() {
   if (folder_.empty()) return;
   std::error_code failed;
-  std::filesystem::remove(path_of(kStateName), failed);
+  std::filesystem::remove(path_of(std::string(kWalkState)), failed);
   remove_others({});
   std::filesystem::remove(folder_, failed);  // where nothing else is in it
 }
