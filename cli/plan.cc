@@ -23,7 +23,7 @@
 #include "octavo/base/launcher.h"
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/pipeline/convert_checkpoint.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace octavo::cli {
 namespace {

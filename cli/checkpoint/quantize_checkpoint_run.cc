@@ -20,7 +20,7 @@
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/model/gptq/gptq_checkpoint.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
 namespace octavo::cli {

@@ -1,6 +1,6 @@
 #include "octavo/base/error.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
-#include "octavo/pipeline/plan/source_fingerprint_internal.h"
 #include "octavo/pipeline/shared_plan_internal.h"
 
 namespace octavo {

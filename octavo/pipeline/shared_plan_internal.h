@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "octavo/pipeline/output/shared_folder_internal.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace octavo {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "octavo/pipeline/pipeline_testing_internal.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace octavo {
 

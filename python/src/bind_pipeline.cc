@@ -18,7 +18,7 @@
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/pipeline/sweep.h"
 #include "octavo/pipeline/verify_against.h"

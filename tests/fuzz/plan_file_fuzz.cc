@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace {
 

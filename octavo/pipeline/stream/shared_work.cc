@@ -1,4 +1,4 @@
-#include "octavo/pipeline/plan/shard_groups_internal.h"
+#include "octavo/pipeline/plan/file/shard_groups_internal.h"
 #include "octavo/pipeline/stream/shared_work_internal.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
-#include "octavo/pipeline/plan/shard_work.h"
+#include "octavo/pipeline/plan/file/shard_work.h"
 #include "octavo/pipeline/stream/amaxes_internal.h"
 #include "octavo/pipeline/stream/stream_files_internal.h"
 #include "octavo/pipeline/stream/work_loop_internal.h"

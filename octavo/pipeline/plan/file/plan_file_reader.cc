@@ -8,9 +8,9 @@
 #include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
-#include "octavo/pipeline/plan/plan_file.h"
-#include "octavo/pipeline/plan/plan_file_internal.h"
-#include "octavo/pipeline/plan/source_fingerprint_internal.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {

@@ -1,4 +1,4 @@
-#include "octavo/pipeline/plan/source_fingerprint_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 
 #include <algorithm>
 #include <filesystem>

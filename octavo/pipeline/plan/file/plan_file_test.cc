@@ -1,4 +1,4 @@
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 #include <gtest/gtest.h>
 

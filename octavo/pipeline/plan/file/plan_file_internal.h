@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace octavo {
 

@@ -1,5 +1,5 @@
 // Writes a plan as JSON: the plan file, what --dry-run --json prints, and Python's dry_run returns.
-#include "octavo/pipeline/plan/plan_file.h"
+#include "octavo/pipeline/plan/file/plan_file.h"
 
 #include <filesystem>
 
@@ -7,8 +7,8 @@
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
 #include "octavo/base/text_hash_internal.h"
-#include "octavo/pipeline/plan/plan_file_internal.h"
-#include "octavo/pipeline/plan/source_fingerprint_internal.h"
+#include "octavo/pipeline/plan/file/plan_file_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {

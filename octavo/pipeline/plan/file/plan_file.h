@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
+#include "octavo/pipeline/plan/file/shard_work.h"
 #include "octavo/pipeline/plan/plan.h"
-#include "octavo/pipeline/plan/shard_work.h"
 
 namespace octavo {
 

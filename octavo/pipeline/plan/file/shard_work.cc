@@ -1,5 +1,5 @@
-#include "octavo/pipeline/plan/shard_work.h"
-#include "octavo/pipeline/plan/shard_groups_internal.h"
+#include "octavo/pipeline/plan/file/shard_work.h"
+#include "octavo/pipeline/plan/file/shard_groups_internal.h"
 
 #include <algorithm>
 #include <numeric>
