@@ -103,7 +103,7 @@ class Packages:
         return self._process.wait() == 0
 
 
-# Several sources compiled as one, in a folder that build trees share: the package then has the objects
+# Several sources compiled as one, in a folder that build trees share: the package then has objects
 # of `release` from ccache.
 UNITY = ["-DOCTAVO_UNITY=ON", f"-DOCTAVO_UNITY_FOLDER={ROOT / 'build' / 'unity'}"]
 

@@ -24,8 +24,8 @@ OCTAVO_API ConvertCheckpointResult convert_checkpoint(const std::string& source,
                                                       const std::string& out, Dialect target,
                                                       const ConvertCheckpointOptions& options = {});
 
-// Its plan, made of headers alone (plan/file/plan_file.h writes it). `result` gets what is known before
-// the work: the source's dialect, how many weights, and notes.
+// Its plan, made of headers alone (plan/file/plan_file.h writes it). `result` gets what is known
+// before the work: the source's dialect, how many weights, and notes.
 [[nodiscard]] OCTAVO_API QuantizePlan plan_conversion(const CheckpointReader& source,
                                                       Dialect target,
                                                       ConvertCheckpointResult& result);

@@ -123,10 +123,9 @@ TEST(AttentionBound, RoundingOfWeightsReachesAGoodShareOfItsBound) {
   key[0] = 1.0F;
   std::vector<float> query(64, 0.0F);
   query[0] = 1.0F;
-  const double share = closest(made_of({query}, {zeros, key}, {ones, minus}),
-                               {.rung = AttentionRung::fast,
-                                .softmax_scale = apart,
-                                .backend = &reference_backend()});
+  const double share = closest(
+      made_of({query}, {zeros, key}, {ones, minus}),
+      {.rung = AttentionRung::fast, .softmax_scale = apart, .backend = &reference_backend()});
   EXPECT_GE(share, 0.4);
 }
 
