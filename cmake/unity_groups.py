@@ -20,6 +20,7 @@ from pathlib import Path
 WORD = re.compile(r"[A-Za-z_]\w*")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
+ATTRIBUTE = re.compile(r"^\[\[.*?\]\]\s*")
 INCLUDE = re.compile(r'#\s*include\s*([<"][^>"]+[>"])')
 OPENS, CLOSES = re.compile(r"namespace\s*\{"), re.compile(r"\}\s*//\s*namespace\s*$")
 TYPE = re.compile(r"(?:struct|class|union|enum class|enum)\s+(?:alignas\([^)]*\)\s*)?(\w+)")
@@ -74,7 +75,7 @@ def read(path: str) -> Source:
             inside = True
         elif CLOSES.match(line):
             inside = False
-        code = COMMENT.sub("", TEXT.sub('""', line)).rstrip()
+        code = ATTRIBUTE.sub("", COMMENT.sub("", TEXT.sub('""', line))).rstrip()
         if found := INCLUDE.match(line):
             # What it defines before an include is meant for that header.
             source.alone |= defines
@@ -94,9 +95,11 @@ def read(path: str) -> Source:
                 declared = ""
         elif declared != "":
             declared += " " + code.strip()
-        if declared != "" and re.search(r"[;{]", declared):
+        if declared != "":
+            # What it has so far counts too: it may end in a raw string.
             source.own |= names_declared(declared)
-            declared = ""
+            if re.search(r"[;{]", declared):
+                declared = ""
     source.own -= WORDS_OF_THE_LANGUAGE
     source.words = set(WORD.findall(TEXT.sub('""', COMMENT.sub("", raw))))
     return source

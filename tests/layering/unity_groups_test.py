@@ -24,6 +24,15 @@ struct Piece {};
 
 int half(int x) { return x / 2; }
 
+template <typename... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw sizeof...(parts);
+}
+
+constexpr const char* const kExamples =
+    R"(some
+text)";
+
 }  // namespace
 
 int first(int x) { return half(x) + kSide; }
@@ -70,6 +79,8 @@ class UnityGroupsTest(unittest.TestCase):
             "void g(Piece* piece);",
             "int half(long x);",
             "int g() { return octavo::half(3); }",
+            "void g() { refuse(3); }",
+            "const char* g() { return kExamples; }",
         ):
             text = f"namespace octavo {{\n{line}\n}}\n"
             self.assertEqual(self.joined(PRIVATE, text), [["0.cc"], ["1.cc"]], line)
