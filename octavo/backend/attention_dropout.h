@@ -1,5 +1,5 @@
-// AttentionDropout: probability and seed of dropout, in jobs and options of attention. Which weights
-// these drop is in attention_dropout_mask.h.
+// AttentionDropout: probability and seed of dropout, in jobs and options of attention. Which
+// weights these drop is in attention_dropout_mask.h.
 #pragma once
 
 #include <cstdint>
