@@ -10,6 +10,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What norms, measured in f32, and this arithmetic may be off by.
 constexpr double kUpward = 1.0 + 0x1p-12;
+// Partial sums are a random walk to the sum, half its square on average, and a rounding is uniform:
+// the root of 1 / 2 * 1 / 3.
+constexpr double kWalk = 0.41;
 // Subnormal products and sums, of any number of keys that memory holds.
 constexpr double kTiny = 0x1p-100;
 
@@ -38,7 +41,7 @@ ScoreErrors score_errors(const BoundTerms& terms, const QueryNorms& q, const Key
       square(scale) * (square(q.length) * k.error_squares + square(q.error) * k.spread_squares);
   // Partial sums of D products of either sign are a random walk to size / sqrt(D); three more
   // roundings of the score itself. What is left out of limbs is taken as it is.
-  const double walk = unit * errors.size * (0.41 + 3.0 / std::sqrt(terms.head_size)),
+  const double walk = unit * errors.size * (kWalk + 3.0 / std::sqrt(terms.head_size)),
                of_sums = terms.kernels.scores > 0x1p-10 ? terms.kernels.scores * errors.size : walk;
   errors.variance = of_inputs + square(of_sums) + square(of_cap) + square(of_bias);
   return errors;
@@ -129,9 +132,9 @@ RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorm
                errors = v.rows > 0.0 ? v.error_squares / v.rows : 0.0,
                each = r.weights + 12.0 * r.unit,
                lost = 2.0 * r.lost * std::min(1.0, weights.largest),
-               sums = std::sqrt(r.sums * r.unit) * (v.mean + root * std::sqrt(spread));
+               sums = kWalk * std::sqrt(r.sums * r.unit) * (v.mean + root * std::sqrt(spread));
   const double moves = is_alone ? 0.0 : independent_moves(c.least_largest, root);
-  const double variance = (scores.variance + square(each)) * moves * spread +
+  const double variance = (scores.variance + square(each) / 3.0) * moves * spread +
                           weights.keys * square(lost) * spread + square(root) * errors +
                           square(sums);
   bounds.probabilistic =

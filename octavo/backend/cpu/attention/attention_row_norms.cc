@@ -60,15 +60,17 @@ double squares_of(const T* numbers, std::int64_t n) {
   return sum;
 }
 
-template <typename T>
-void add_values(const Rows<T>& rows, std::int64_t count, std::int64_t n, Channels<T>& to) {
+// Rows [first, first + kCount). A number of rows that is known is what lets this vectorise.
+template <std::int64_t kCount, typename T>
+void add_values(const Rows<T>& rows, std::int64_t first, std::int64_t n, Channels<T>& to) {
   for (std::int64_t d = 0; d < n; ++d) {
     T least = to.least[d], most = to.most[d], sum = to.sum[d], squares = to.squares[d],
       fourth_powers = to.fourth_powers[d];
-    for (std::int64_t r = 0; r < count; ++r) {
+#pragma GCC unroll 4
+    for (std::int64_t r = first; r < first + kCount; ++r) {
       const T number = rows.given[r][d], off = number - to.center[d], square = off * off;
-      least = std::min(least, number);
-      most = std::max(most, number);
+      least = number < least ? number : least;
+      most = number > most ? number : most;
       sum += off;
       squares += square;
       fourth_powers += square * square;
@@ -81,17 +83,33 @@ void add_values(const Rows<T>& rows, std::int64_t count, std::int64_t n, Channel
   }
 }
 
-template <typename T>
-void add_errors(const Rows<T>& rows, std::int64_t count, std::int64_t n, Channels<T>& to) {
+template <std::int64_t kCount, typename T>
+void add_errors(const Rows<T>& rows, std::int64_t first, std::int64_t n, Channels<T>& to) {
   for (std::int64_t d = 0; d < n; ++d) {
     T most = to.error[d], squares = to.error_squares[d];
-    for (std::int64_t r = 0; r < count; ++r) {
-      const T error = rows.error[r][d];
-      most = std::max(most, std::abs(error));
+#pragma GCC unroll 4
+    for (std::int64_t r = first; r < first + kCount; ++r) {
+      const T error = rows.error[r][d], size = std::abs(error);
+      most = size > most ? size : most;
       squares += error * error;
     }
     to.error[d] = most;
     to.error_squares[d] = squares;
+  }
+}
+
+// `count` rows, the first of kSide.
+template <typename T>
+void add_rows(const Rows<T>& rows, std::int64_t count, std::int64_t n, bool is_same,
+              Channels<T>& to) {
+  if (count == kSide) {
+    add_values<kSide>(rows, 0, n, to);
+    if (!is_same) add_errors<kSide>(rows, 0, n, to);
+    return;
+  }
+  for (std::int64_t r = 0; r < count; ++r) {
+    add_values<1>(rows, r, n, to);
+    if (!is_same) add_errors<1>(rows, r, n, to);
   }
 }
 
@@ -112,8 +130,9 @@ class Measurer {
   // Rows [first, last) of the head; results are those of the head.
   void run(std::int64_t first, std::int64_t last, double* row_squares, double* row_error_squares,
            AttentionChannel* channels) const {
-    const auto put = [](double* to, std::int64_t row, bool is_first, double number) {
-      if (to != nullptr) to[row] = is_first ? number : to[row] + number;
+    const auto put = [](double* to, std::int64_t row, bool is_first, const T* numbers,
+                        std::int64_t n) {
+      if (to != nullptr) to[row] = (is_first ? 0.0 : to[row]) + squares_of(numbers, n);
     };
     for (std::int64_t col = 0; col < cols_; col += kMax) {
       const std::int64_t n = std::min(kMax, cols_ - col), whole = round_up(n, kLanes);
@@ -125,13 +144,12 @@ class Measurer {
                            real = std::clamp<std::int64_t>(length_ - row, 0, count);
         for (std::int64_t r = 0; r < count; ++r) {
           if (r < real) load(row + r, col, n, rows, r);
-          put(row_squares, row + r, col == 0, r < real ? squares_of(rows.given[r], whole) : 0.0);
-          put(row_error_squares, row + r, col == 0,
-              r < real && !is_same_ ? squares_of(rows.error[r], whole) : 0.0);
+          put(row_squares, row + r, col == 0, rows.given[r], r < real ? whole : 0);
+          put(row_error_squares, row + r, col == 0, rows.error[r],
+              r < real && !is_same_ ? whole : 0);
         }
         if (channels == nullptr) continue;
-        add_values(rows, real, n, sums);
-        if (!is_same_) add_errors(rows, real, n, sums);
+        add_rows(rows, real, n, is_same_, sums);
       }
       for (std::int64_t d = 0; channels != nullptr && d < n; ++d)
         channels[col + d] = {.center = static_cast<double>(sums.center[d]),
