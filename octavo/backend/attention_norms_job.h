@@ -12,17 +12,18 @@
 
 namespace octavo {
 
-// A channel of V (or K) over some rows. Sums are of squares and of fourth powers of x - center; one
-// that is not finite says that a value is not.
+// A channel of V (or K) over some rows. Sums are of x - center, its squares and its fourth powers;
+// squares that are not finite say that a value is not, or too large for them.
 struct AttentionChannel {
   double center = 0.0;  // of all rows of the head: any number, best near their mean
   double least = std::numeric_limits<double>::infinity(),
          most = -std::numeric_limits<double>::infinity();
-  double squares = 0.0, fourth_powers = 0.0;
+  double sum = 0.0, squares = 0.0, fourth_powers = 0.0;
   double error = 0.0, error_squares = 0.0;  // largest |given - used|, and the sum of its squares
 };
 
-// In f64, each sum within a relative error of 2^-40. What is used instead of the given numbers is
+// Sums may be off by 2^-14 of themselves (of the magnitudes of their terms), and by 2^-149 for each
+// term; f64 values are not narrowed. What is used instead of the given numbers is
 // `used`, or, where that is absent, the given values rounded to `values`; codes as they are.
 struct AttentionNormsJob {
   std::int64_t batches = 0, heads = 0;

@@ -27,6 +27,7 @@ void add(AttentionChannel& channel, double given, double used) {
   channel.least = std::min(channel.least, given);
   channel.most = std::max(channel.most, given);
   const double off = given - channel.center, error = given - used;
+  channel.sum += off;
   channel.squares += off * off;
   channel.fourth_powers += off * off * off * off;
   channel.error = std::max(channel.error, std::abs(error));

@@ -8,8 +8,11 @@ namespace octavo {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// What norms, and this arithmetic itself, may be off by: codes are measured in f32.
-constexpr double kUpward = 1.0 + 1e-6;
+// What norms, measured in f32, and this arithmetic may be off by.
+constexpr double kUpward = 1.0 + 0x1p-12;
+// Partial sums are a random walk to the sum, half its square on average, and a rounding is uniform:
+// the root of 1 / 2 * 1 / 3.
+constexpr double kWalk = 0.41;
 // Subnormal products and sums, of any number of keys that memory holds.
 constexpr double kTiny = 0x1p-100;
 
@@ -38,7 +41,7 @@ ScoreErrors score_errors(const BoundTerms& terms, const QueryNorms& q, const Key
       square(scale) * (square(q.length) * k.error_squares + square(q.error) * k.spread_squares);
   // Partial sums of D products of either sign are a random walk to size / sqrt(D); three more
   // roundings of the score itself. What is left out of limbs is taken as it is.
-  const double walk = unit * errors.size * (0.41 + 3.0 / std::sqrt(terms.head_size)),
+  const double walk = unit * errors.size * (kWalk + 3.0 / std::sqrt(terms.head_size)),
                of_sums = terms.kernels.scores > 0x1p-10 ? terms.kernels.scores * errors.size : walk;
   errors.variance = of_inputs + square(of_sums) + square(of_cap) + square(of_bias);
   return errors;
@@ -55,10 +58,12 @@ Concentration concentration_of(const BoundTerms& terms, const RowWeights& weight
   const AttentionRounding& r = terms.kernels;
   Concentration c;
   const double largest = std::min(1.0, weights.largest);
-  // The sum of P is at least 1 / (2 largest).
-  c.lost = std::min(1.0, 2.0 * weights.keys * r.lost * largest * kUpward);
+  // The sum of P is at least 1 / (2 largest), less what is rounded and lost.
+  const double lost = 2.0 * weights.keys * r.lost * largest * kUpward,
+               left = 1.0 - r.weights - r.sums - lost;
+  c.lost = left > lost ? lost / left : 1.0;
   const double relative = 2.0 * (r.weights + r.sums) + 1e-5;
-  c.least_largest = std::max(0.0, largest * (1.0 - relative) - 2.0 * c.lost);
+  c.least_largest = std::max(0.0, std::min(1.0, weights.least) * (1.0 - relative) - 2.0 * c.lost);
   c.root_squares =
       std::min(1.0, std::sqrt(std::min(1.0, weights.squares)) * (1.0 + relative) + 2.0 * c.lost);
   return c;
@@ -73,16 +78,20 @@ double independent_moves(double largest, double root_squares) {
 
 }  // namespace
 
+double deviations_for(double channels) {
+  return std::sqrt(2.0 * std::log(2.0 * channels / kBoundFailure));
+}
+
 double moved_weight(double log_error, double largest) {
   if (!(log_error < 20.0)) return 1.0;
-  const double anything = std::tanh(log_error / 2.0);
+  const double growth = std::expm1(log_error), anything = growth / (growth + 2.0);  // tanh of half
   if (!(largest >= 0.5)) return anything;
-  const double ratio = std::expm1(2.0 * log_error);
+  const double ratio = growth * (growth + 2.0);  // exp(2 log_error) - 1
   const auto moved = [&](double share) {
     return share * (1.0 - share) * ratio / (1.0 + share * ratio);
   };
   // Any set has the largest weight, or its share is at most 1 - largest.
-  const double peak = 1.0 / (1.0 + std::exp(log_error));
+  const double peak = 1.0 / (2.0 + growth);
   return std::min(anything, std::max(moved(std::min(1.0 - largest, peak)), moved(largest)));
 }
 
@@ -100,10 +109,11 @@ RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorm
   const bool is_alone = weights.keys == 1.0 && !terms.has_sink;
   // Weights times values: by the range of values, or by their spread under the weights.
   double moved = is_alone ? 0.0 : moved_weight(log_error, c.least_largest) * v.range;
-  if (!terms.has_sink && log_error < 1.0)
-    moved = std::min(
-        moved, std::exp(log_error) * std::sinh(log_error) *
-                   std::sqrt(std::min(square(v.range) / 4.0, root * std::sqrt(v.fourth_powers))));
+  if (!terms.has_sink && log_error < 1.0) {
+    const double spread =
+        std::sqrt(std::min(square(v.range) / 4.0, root * std::sqrt(v.fourth_powers)));
+    moved = std::min(moved, 0.5 * std::expm1(2.0 * log_error) * spread);  // exp sinh
+  }
   if (!is_alone) moved += c.lost * v.range;
   const double of_values = std::min(v.error, root * std::sqrt(v.error_squares));
   const double magnitude = std::min(v.largest, v.center + root * std::sqrt(v.squares)) + of_values;
@@ -118,20 +128,19 @@ RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorm
   // Errors of weights by the largest of them, and of their sum.
   bounds.log_sum_exp = log_error + c.lost / std::max(1e-300, 1.0 - c.lost) + 2.0 * r.sums;
 
-  // 2 exp(-t^2 / 2) for each of the channels.
-  const double t = std::sqrt(2.0 * std::log(2.0 * terms.width / kBoundFailure));
   const double spread = v.rows > 0.0 ? v.squares / v.rows : 0.0,
                errors = v.rows > 0.0 ? v.error_squares / v.rows : 0.0,
                each = r.weights + 12.0 * r.unit,
                lost = 2.0 * r.lost * std::min(1.0, weights.largest),
-               sums = std::sqrt(r.sums * r.unit) * (v.center + root * std::sqrt(spread));
+               sums = kWalk * std::sqrt(r.sums * r.unit) * (v.mean + root * std::sqrt(spread));
   const double moves = is_alone ? 0.0 : independent_moves(c.least_largest, root);
-  const double variance = (scores.variance + square(each)) * moves * spread +
+  const double variance = (scores.variance + square(each) / 3.0) * moves * spread +
                           weights.keys * square(lost) * spread + square(root) * errors +
                           square(sums);
   bounds.probabilistic =
       std::min(bounds.certified,
-               known((t * std::sqrt(variance) + 0x1p-24 * v.largest * root + kTiny) * kUpward));
+               known((terms.deviations * std::sqrt(variance) + 0x1p-24 * v.largest * root + kTiny) *
+                     kUpward));
   return bounds;
 }
 

@@ -14,6 +14,10 @@ namespace octavo {
 // probability at most.
 inline constexpr double kBoundFailure = 1e-6;
 
+// How many deviations one of so many sums of independent, bounded numbers exceeds with that
+// probability: 2 exp(-t^2 / 2) for each (Hoeffding).
+[[nodiscard]] double deviations_for(double channels);
+
 // Keys that a row may see (or more of them). Rows are those that are given, smoothed and rotated
 // where the rung does that.
 struct KeyNorms {
@@ -29,7 +33,7 @@ struct ValueNorms {
   double rows = 0.0;
   double range = 0.0;                         // largest less least, where there is a sink with 0
   double largest = 0.0;                       // magnitude
-  double center = 0.0;                        // magnitude of the center
+  double center = 0.0, mean = 0.0;            // magnitudes of the center and of the mean
   double squares = 0.0, fourth_powers = 0.0;  // sums over rows of (v - center)^2 and ^4
   double error = 0.0, error_squares = 0.0;    // the largest, and the sum of squares
 };
@@ -40,13 +44,15 @@ struct QueryNorms {
 
 // A row's weights: before it is computed nothing is known of them but the number of keys.
 struct RowWeights {
-  double keys = 0.0;  // at most so many have a weight
-  double largest = 1.0, squares = 1.0;
+  double keys = 0.0;                  // at most so many have a weight
+  double least = 0.0, largest = 1.0;  // the largest weight is one of these, or between them
+  double squares = 1.0;               // at most
 };
 
 // What all rows of a job have in common.
 struct BoundTerms {
-  double softmax_scale = 1.0, soft_cap = 0.0, head_size = 1.0, width = 1.0;
+  double softmax_scale = 1.0, soft_cap = 0.0, head_size = 1.0;
+  double deviations = 0.0;  // deviations_for the channels of V
   bool has_sink = false;
   AttentionRounding kernels{};
 };

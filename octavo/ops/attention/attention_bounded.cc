@@ -88,10 +88,12 @@ class Bounder {
       const std::int64_t kv_head = job_.kv_head(head);
       KeyNorms keys = norms_.keys(batch, kv_head, seen.end);
       keys.error += mean_;
+      const auto largest = static_cast<double>(job_.largest_weight[at]);
       bounds = row_bounds(terms_, norms_.query(batch, head, row), keys,
                           norms_.values(batch, kv_head, seen.end),
                           {.keys = static_cast<double>(seen.end - seen.begin),
-                           .largest = static_cast<double>(job_.largest_weight[at]),
+                           .least = largest,
+                           .largest = largest,
                            .squares = static_cast<double>(job_.weight_squares[at])},
                           bias_magnitude(job_, batch, head, row));
       if (!out_squares_.empty()) {
@@ -128,7 +130,7 @@ BoundTerms bound_terms(const AttentionCall& call, const AttentionJob& job, const
   return {.softmax_scale = job.softmax_scale,
           .soft_cap = job.soft_cap,
           .head_size = static_cast<double>(call.q.cols()),
-          .width = static_cast<double>(call.v.cols()),
+          .deviations = deviations_for(static_cast<double>(call.v.cols())),
           .has_sink = job.sinks.exist(),
           .kernels = attention_rounding(exec, call.options, job)};
 }

@@ -157,7 +157,6 @@ class CertifiedChooser {
     const BoundTerms none{.softmax_scale = job_.softmax_scale,
                           .soft_cap = job_.soft_cap,
                           .head_size = static_cast<double>(call_.q.cols()),
-                          .width = static_cast<double>(call_.v.cols()),
                           .has_sink = job_.sinks.exist()};
     for (std::size_t i = 0; i < choices_.size(); ++i)
       if (open[i] && bound_of(rung, choices_[i], none) <= choices_[i].tolerance) return true;

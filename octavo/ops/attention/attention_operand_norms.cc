@@ -17,11 +17,18 @@ void add(AttentionChannel& to, const AttentionChannel& from) {
   to.center = from.center;
   to.least = std::min(to.least, from.least);
   to.most = std::max(to.most, from.most);
+  to.sum += from.sum;
   to.squares += from.squares;
   to.fourth_powers += from.fourth_powers;
   to.error = std::max(to.error, from.error);
   to.error_squares += from.error_squares;
 }
+
+// What terms of sums of squares, and of fourth powers, lose where they are too small for f32; and
+// norms.
+constexpr double kLostSquares = 0x1p-110, kLostNorm = 0x1p-55;
+
+double error_norm(double squares) { return std::sqrt(squares) + kLostNorm; }
 
 // Rows before `end` that are measured, at least one.
 double rows_before(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t end) {
@@ -60,7 +67,10 @@ void AttentionNorms::add_keys(const NormedOperand& k, DType values, const Exec& 
   keys_.resize(static_cast<std::size_t>(heads * ranges_));
   if (heads * rows == 0) return;
   std::vector<double> squares(static_cast<std::size_t>(heads * rows)), errors(squares.size());
-  std::vector<AttentionChannel> channels(static_cast<std::size_t>(heads * ranges_ * cols));
+  // Channels of K are of the probabilistic bound alone.
+  const bool has_channels = call_.options.probabilistic_bound.data != nullptr;
+  std::vector<AttentionChannel> channels(
+      static_cast<std::size_t>(has_channels ? heads * ranges_ * cols : 0));
   const std::span<const std::int64_t> lengths = call_.options.mask.key_lengths;
   run_attention_norms(exec, call_.options,
                       {.batches = call_.k.batches(),
@@ -71,7 +81,7 @@ void AttentionNorms::add_keys(const NormedOperand& k, DType values, const Exec& 
                        .lengths = lengths.empty() ? nullptr : lengths.data(),
                        .row_squares = squares.data(),
                        .row_error_squares = errors.data(),
-                       .channels = channels.data(),
+                       .channels = has_channels ? channels.data() : nullptr,
                        .rows_per_range = kRange});
   for (std::int64_t head = 0; head < heads; ++head) {
     KeyNorms norms;
@@ -81,14 +91,14 @@ void AttentionNorms::add_keys(const NormedOperand& k, DType values, const Exec& 
       const std::int64_t end = std::min(rows, (range + 1) * kRange);
       for (std::int64_t row = range * kRange; row < end; ++row) {
         const auto at = static_cast<std::size_t>(head * rows + row);
-        const double length = std::sqrt(squares[at]);
+        const double length = std::sqrt(squares[at]) + kLostNorm;
         raise(norms.longest, length);
-        raise(norms.error, std::sqrt(errors[at]) + k.prepared * length);
+        raise(norms.error, error_norm(errors[at]) + k.prepared * length);
         sum_of_errors += errors[at];
       }
       const double seen = rows_before(lengths, head / call_.k.heads(), end);
       norms.spread_squares = norms.error_squares = 0.0;
-      for (std::int64_t d = 0; d < cols; ++d) {
+      for (std::int64_t d = 0; has_channels && d < cols; ++d) {
         AttentionChannel& sum = sums[static_cast<std::size_t>(d)];
         add(sum, channels[static_cast<std::size_t>((head * ranges_ + range) * cols + d)]);
         raise(norms.spread_squares, sum.squares / seen);
@@ -132,10 +142,11 @@ void AttentionNorms::add_values(const NormedOperand& v, DType values, const Exec
         raise(norms.range, most - least);
         raise(norms.largest, std::max(std::abs(sum.least), std::abs(sum.most)));
         raise(norms.center, std::abs(sum.center));
-        raise(norms.squares, sum.squares);
-        raise(norms.fourth_powers, sum.fourth_powers);
+        raise(norms.mean, std::abs(sum.center + sum.sum / norms.rows));
+        raise(norms.squares, sum.squares + kLostSquares);
+        raise(norms.fourth_powers, sum.fourth_powers + kLostSquares);
         raise(norms.error, sum.error);
-        raise(norms.error_squares, sum.error_squares);
+        raise(norms.error_squares, sum.error_squares + kLostSquares);
       }
       values_[static_cast<std::size_t>(head * ranges_ + range)] = norms;
     }
@@ -144,8 +155,8 @@ void AttentionNorms::add_values(const NormedOperand& v, DType values, const Exec
 
 QueryNorms AttentionNorms::query(std::int64_t batch, std::int64_t head, std::int64_t row) const {
   const auto at = static_cast<std::size_t>((batch * call_.q.heads() + head) * call_.q.rows() + row);
-  const double length = std::sqrt(q_squares_[at]);
-  return {.length = length, .error = std::sqrt(q_errors_[at]) + q_prepared_ * length};
+  const double length = std::sqrt(q_squares_[at]) + kLostNorm;
+  return {.length = length, .error = error_norm(q_errors_[at]) + q_prepared_ * length};
 }
 
 std::size_t AttentionNorms::range_of(std::int64_t batch, std::int64_t kv_head,
