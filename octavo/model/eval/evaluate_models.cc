@@ -6,9 +6,9 @@
 
 #include "octavo/base/error.h"
 #include "octavo/model/eval/evaluate_internal.h"
-#include "octavo/model/eval/walk_state_internal.h"
 #include "octavo/model/eval/head_pass_internal.h"
 #include "octavo/model/eval/layer_walk_internal.h"
+#include "octavo/model/eval/walk_state_internal.h"
 
 namespace octavo::eval {
 namespace {
