@@ -119,7 +119,7 @@ std::string html_of(const AttentionFindings& findings) {
       "each rung - octavo</title><style>{}</style></head><body><main>\n<header><h1>Attention on "
       "each rung, against f64</h1><p class=\"faint\">Q {}, K {}; {} compared</p></header>\n{}{}"
       "<section><h2>After each step</h2><p class=\"faint\">Relative L2 error, on a logarithmic "
-      "axis.</p>{}</section>\n{}</main></body></html>\n",
+      "axis; an error below 0.001 % has no bar.</p>{}</section>\n{}</main></body></html>\n",
       kStyle, to_string(findings.q), to_string(findings.k),
       findings.rows == 0 ? std::string("all rows")
                          : formatted("{} rows of each head", findings.rows),

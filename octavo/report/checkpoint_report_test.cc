@@ -218,7 +218,7 @@ TEST(CheckpointReport, AdviceNamesItsTensorAndAnOptionToPaste) {
             std::string::npos);
   EXPECT_NE(html.find("--recipe-for &#39;^model\\.\\&lt;b\\&gt;\\.weight$=fp8-block&#39;"),
             std::string::npos);
-  EXPECT_NE(html.find("and alike for 2 other tensors"), std::string::npos);
+  EXPECT_NE(html.find("; the same for 2 other tensors"), std::string::npos);
 }
 
 TEST(CheckpointReport, PageOfNothing) {

@@ -60,6 +60,30 @@ TEST(SearchPolicies, RanksOfEveryTileWidth) {
   }
 }
 
+// Blocks that kernels quantize in one pass, packed codes and others, short rows and long ones;
+// values far above the percentile.
+TEST(SearchPolicies, RanksOfMxBlocks) {
+  for (const std::int64_t cols : {32, 96, 250, 256, 8192 + 64}) {
+    std::vector<float> values = all_kinds_of_values(5 * cols, 36, cols > 8000);
+    values[7] = 3e38F;  // beside others of every size: its product with the factor overflows
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor tensor = values_as(values, {5, cols}, dtype);
+      for (const char* name : {"mxfp8", "mxfp6", "mxfp4"}) {
+        for (const ScaleRule rule : {ScaleRule::rceil, ScaleRule::floor}) {
+          for (const char* policy :
+               {"percentile:40", "percentile:50", "percentile:90", "percentile:99"}) {
+            Scaling scaling = with_policy(preset(name), policy);
+            scaling.scale.rule = rule;
+            expect_backends_agree(tensor.view(), scaling,
+                                  text(name, " ", policy, ", 5x", cols, " ", dtype_name(dtype)));
+            if (HasFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(SearchPolicies, RanksOfTilesOfSeveralRows) {
   const std::vector<float> values = all_kinds_of_values(70 * 90, 32);
   const Tensor tensor = values_as(values, {70, 90}, DType::bf16);

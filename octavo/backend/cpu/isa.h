@@ -62,6 +62,10 @@ struct MxBlocks {
   ScaleRule rule = ScaleRule::rceil;
   std::uint8_t poison_code = 0;  // code of elements of a block with NaN or Inf
   bool searches = false;         // policy mse, whatever the rule; of E2M1 only
+  bool ranks = false;            // policy percentile; rows only
+  // For that, in place of the amax of each block that is finite, unless it is zero; there is room
+  // for 16 more.
+  const std::uint32_t* ranked = nullptr;
 };
 
 // n values of a row, the last block possibly short, to n codes.
@@ -106,13 +110,12 @@ Fp4SpecialScales fp4_special_scales(float tensor_scale);
 using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,
                          std::uint8_t* scales, std::int64_t n);
 
-// The magnitude of a rank (1: the largest) in tiles of rows x cols, neighbours in a row of tiles.
-// Values are the bits of f32, or bf16; signs do not count.
+// The magnitude of a rank (1: the largest) in tiles of `cols` values, one behind the other. Values
+// are the bits of f32, or bf16; signs do not count.
 struct RankedTiles {
   const void* values = nullptr;
   DType dtype = DType::f32;
-  std::int64_t rows = 1, cols = 0, tiles = 0;
-  std::int64_t row_pitch = 0;  // in elements, where there are several rows
+  std::int64_t cols = 0, tiles = 0;
   int rank = 1;
 };
 inline constexpr int kMaxRanks = 16;
@@ -179,6 +182,7 @@ struct Isa {
   void (*widen_bf16)(const void* values, float* out, std::int64_t n) = nullptr;
   ActivateSpan activate = nullptr;
   bool mx_searches = false;  // does `mx` take MxBlocks::searches?
+  bool mx_ranks = false;     // and MxBlocks::ranks?
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);

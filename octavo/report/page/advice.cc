@@ -243,7 +243,7 @@ std::string advice_for(std::string_view preset_name, std::span<const ErrorEstima
                            : best_bits > 0             ? page::fixed(best_bits, 1) + " bits more"
                                                        : page::fixed(-best_bits, 1) + " bits less";
   return text(best, " instead of ", preset_name, " gains ", page::fixed(best_gain, 0), " dB for ",
-              cost, tensors.size() > 1 ? ", with all that servers load as one with it" : "");
+              cost, tensors.size() > 1 ? ", with the tensors that servers fuse with it" : "");
 }
 
 std::string advice_for(const TensorReport& tensor) {

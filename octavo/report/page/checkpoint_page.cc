@@ -22,7 +22,7 @@ std::string advice_list(const CheckpointReport& report) {
   std::string items;
   for (const SharedAdvice& shared : report.advice) {
     const std::string others = shared.tensors > 1
-                                   ? text(", and alike for ", page::grouped(shared.tensors - 1),
+                                   ? text("; the same for ", page::grouped(shared.tensors - 1),
                                           shared.tensors == 2 ? " other tensor" : " other tensors")
                                    : "";
     items += text(

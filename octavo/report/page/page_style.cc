@@ -57,7 +57,7 @@ code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mo
 .map .mark{stroke:var(--ink);stroke-width:3px;vector-effect:non-scaling-stroke;pointer-events:none;fill:none}
 .axis{position:relative;height:18px;font-size:.74rem;color:var(--soft)}
 .axis span{position:absolute;transform:translateX(-50%)}
-.scale{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.8rem;color:var(--soft);margin-top:8px}
+.scale{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.8rem;color:var(--soft);margin:8px 0 10px}
 .scale i{background:var(--c)}
 .know{border-left:3px solid var(--accent);padding:2px 0 2px 12px;margin:14px 0 0;max-width:76em}
 .option{display:inline-block;background:var(--shade);border:1px solid var(--line);border-radius:5px;padding:2px 7px;margin:3px 0;user-select:all}
@@ -73,7 +73,7 @@ section>h3{margin-top:12px}
 .hist figure{margin:0 0 6px}
 .hist figcaption{font-size:.78rem;color:var(--soft)}
 .hist svg{display:block;width:100%;height:64px}
-.hist .ends{display:flex;justify-content:space-between;font-size:.74rem;color:var(--soft)}
+.hist .ends{display:flex;justify-content:space-between;align-items:baseline;padding-top:3px;font-size:.74rem;color:var(--soft)}.ends sup{line-height:0}
 .b1{fill:var(--bar)}.b2{fill:var(--bar2)}.b3{fill:var(--soft)}.b4{fill:var(--bar3)}
 .chart{margin:12px 0 4px}.chart figcaption{font-size:.84rem;font-weight:600}
 .chart svg{display:block;width:100%;height:auto;max-width:1200px}.chart text{font-size:12px;fill:var(--soft)}

@@ -9,6 +9,7 @@
 #include "octavo/backend/cpu/work_split.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/round/encode.h"
+#include "octavo/scale/fit.h"
 
 namespace octavo::cpu {
 namespace {
@@ -51,10 +52,17 @@ bool is_plain(const QuantizeJob& job) {
          job.encode.overflow == Overflow::saturate;
 }
 
+// The rank that the percentile of a block is, 1 for the largest.
+int rank_of_block(const QuantizeJob& job) {
+  return static_cast<int>(kMxBlock - percentile_rank(kMxBlock, job.percentile));
+}
+
 bool takes_policy(const Isa& isa, const QuantizeJob& job) {
   if (job.policy == AmaxPolicy::max) return true;
-  return job.policy == AmaxPolicy::mse && isa.mx_searches && job.scale.arith == Arith::octavo &&
-         job.rowwise.codes.format == e2m1fn && !job.columnwise.wanted();
+  if (job.scale.arith != Arith::octavo || job.columnwise.wanted()) return false;
+  if (job.policy == AmaxPolicy::mse) return isa.mx_searches && job.rowwise.codes.format == e2m1fn;
+  return job.policy == AmaxPolicy::percentile && isa.mx_ranks && rank_of_block(job) <= kMaxRanks &&
+         job.source.values.cols % kMxBlock == 0;
 }
 
 bool fits(const QuantizedMatrix& to) {
@@ -76,7 +84,8 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   MxBlocks blocks{.format = format,
                   .source = values.dtype,
                   .rule = job.scale.rule,
-                  .searches = job.policy == AmaxPolicy::mse};
+                  .searches = job.policy == AmaxPolicy::mse,
+                  .ranks = job.policy == AmaxPolicy::percentile};
   if (format.has_nan())
     blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
   const MxKernels kernels = isa.mx(blocks);
@@ -98,12 +107,24 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   }
   const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
                              std::int64_t n) {
+    MxBlocks of = blocks;
+    alignas(64) std::uint32_t ranked[kRowPiece / kMxBlock + 16];
+    if (blocks.ranks) {
+      const RankedTiles tiles{.values = from,
+                              .dtype = values.dtype,
+                              .cols = kMxBlock,
+                              .tiles = n / kMxBlock,
+                              .rank = rank_of_block(job)};
+      isa.rank(tiles, ranked);
+      std::fill_n(ranked + tiles.tiles, 16, 0u);
+      of.ranked = ranked;
+    }
     auto* scales = bytes_at(rowwise.scales, row, col / kMxBlock);
     if (!rowwise.codes.packed || packs_itself)
       return (packs_itself ? kernels.packed_rows : kernels.rows)(
-          blocks, from, bytes_at(rowwise.codes, row, col), scales, n);
+          of, from, bytes_at(rowwise.codes, row, col), scales, n);
     alignas(64) std::uint8_t staged[kRowPiece];
-    kernels.rows(blocks, from, staged, scales, n);
+    kernels.rows(of, from, staged, scales, n);
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
   // Codes of columns are collected until they fill whole cache lines of the transpose.

@@ -18,14 +18,14 @@ namespace {
 constexpr std::int64_t kMaxSorted = 2048;  // values of a tile that are sorted on the stack
 constexpr std::int64_t kTogether = 8;      // tiles that a kernel is given at a time
 
-// Calls visit(piece, n) along an area, row by row.
+// Calls visit(piece, n, row, col) along an area, row by row; row and col count from its corner.
 template <typename Real, typename Visit>
 void for_each_piece(const TileValues<Real>& values, const Area& area, Visit&& visit) {
   alignas(64) Real stage[kStageRoom];
-  for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
-    for (std::int64_t done = 0; done < area.cols; done += kStage) {
-      const std::int64_t n = std::min(kStage, area.cols - done);
-      visit(values.piece(row, area.col + done, n, stage), n);
+  for (std::int64_t row = 0; row < area.rows; ++row) {
+    for (std::int64_t col = 0; col < area.cols; col += kStage) {
+      const std::int64_t n = std::min(kStage, area.cols - col);
+      visit(values.piece(area.row + row, area.col + col, n, stage), n, row, col);
     }
   }
 }
@@ -33,7 +33,7 @@ void for_each_piece(const TileValues<Real>& values, const Area& area, Visit&& vi
 template <typename Real>
 void add_counts(const TileValues<Real>& values, const Area& area, std::uint32_t limit,
                 const RankDigit& digit, std::int64_t* counts) {
-  for_each_piece(values, area, [&](const Real* x, std::int64_t n) {
+  for_each_piece(values, area, [&](const Real* x, std::int64_t n, auto, auto) {
     for (std::int64_t i = 0; i < n; ++i) {
       const std::uint32_t bits = counted_bits(magnitude_bits(x[i]), limit);
       if (has_prefix(digit, bits)) ++counts[digit_of(digit, bits)];
@@ -53,21 +53,31 @@ std::uint32_t selected(const TileValues<Real>& values, const Area& tile, std::ui
   return digit.prefix;
 }
 
-// The magnitudes that count, of an area of at most kTogether small tiles, row by row.
+// The magnitudes that count, of an area of at most kTogether small tiles, tile by tile.
 template <typename Real>
-void stage_magnitudes(const TileValues<Real>& values, const Area& area, std::uint32_t limit,
-                      std::uint32_t* to) {
-  for_each_piece(values, area, [&](const Real* x, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = counted_bits(magnitude_bits(x[i]), limit);
-    to += n;
-  });
+void stage_magnitudes(const TileValues<Real>& values, const Area& area, std::int64_t tile_cols,
+                      std::uint32_t limit, std::uint32_t* to) {
+  for_each_piece(values, area,
+                 [&](const Real* x, std::int64_t n, std::int64_t row, std::int64_t col) {
+                   std::int64_t tile = col / tile_cols, in_tile = col % tile_cols;
+                   while (n > 0) {
+                     const std::int64_t count = std::min(n, tile_cols - in_tile);
+                     std::uint32_t* place = to + (tile * area.rows + row) * tile_cols + in_tile;
+                     for (std::int64_t i = 0; i < count; ++i)
+                       place[i] = counted_bits(magnitude_bits(x[i]), limit);
+                     x += count;
+                     n -= count;
+                     ++tile;
+                     in_tile = 0;
+                   }
+                 });
 }
 
 template <typename Real>
 std::uint32_t sorted(const TileValues<Real>& values, const Area& tile, std::uint32_t limit,
                      std::int64_t rank) {
   std::uint32_t magnitudes[kMaxSorted];
-  stage_magnitudes(values, tile, limit, magnitudes);
+  stage_magnitudes(values, tile, tile.cols, limit, magnitudes);
   std::nth_element(magnitudes, magnitudes + rank, magnitudes + tile.rows * tile.cols);
   return magnitudes[rank];
 }
@@ -90,7 +100,7 @@ class TileRanks {
       }
       return;
     }
-    RankedTiles job{.rows = area.rows, .cols = tile_cols, .rank = static_cast<int>(from_top)};
+    RankedTiles job{.cols = n, .rank = static_cast<int>(from_top)};
     if (area.rows == 1 && limit_ == kAllCount && values_.is_direct() &&
         (values_.dtype() == DType::f32 || values_.dtype() == DType::bf16)) {
       job.values = values_.direct(area.row, area.col);
@@ -101,11 +111,9 @@ class TileRanks {
     alignas(64) std::uint32_t staged[kTogether * kMaxSorted];
     for (std::int64_t t = 0; t < tiles; t += kTogether) {
       job.tiles = std::min(kTogether, tiles - t);
-      const std::int64_t wide = job.tiles * tile_cols;
-      stage_magnitudes(values_, {area.row, area.col + t * tile_cols, area.rows, wide}, limit_,
-                       staged);
+      const Area some{area.row, area.col + t * tile_cols, area.rows, job.tiles * tile_cols};
+      stage_magnitudes(values_, some, tile_cols, limit_, staged);
       job.values = staged;
-      job.row_pitch = wide;
       rank_(job, found + t);
     }
   }

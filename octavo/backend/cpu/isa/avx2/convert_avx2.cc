@@ -40,7 +40,8 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .products = &kAvx2Products,
                    .widen_bf16 = widen_bf16_lanes<Avx2Lanes>,
                    .activate = avx2_activate,
-                   .mx_searches = true};
+                   .mx_searches = true,
+                   .mx_ranks = true};
 
 const Kernels kAvx2Kernels =
     make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");

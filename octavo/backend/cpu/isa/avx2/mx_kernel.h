@@ -104,6 +104,23 @@ void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, st
 }
 
 template <typename L, DType kSource, bool kNibbles>
+void mx_ranked_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes,
+                    std::uint8_t* scales, std::int64_t n) {
+  const FpEnvGuard guard;
+  const MxConstants<L> k(blocks);
+  const std::uint32_t* ranked = blocks.ranked;
+  // Called for one batch of blocks after the other.
+  const auto scale = [&](const std::byte*, typename L::Bits amax) __attribute__((always_inline)) {
+    const auto rank = L::load_words(ranked);
+    ranked += L::kLanes;
+    const auto taken = L::select(L::equal(rank, L::splat(0)), amax, rank);
+    return k.scales.template of<L>(L::select(L::above(amax, L::splat(kF32Inf - 1)), amax, taken));
+  };
+  quantize_row<L, kSource, kMxBlockSize, kNibbles>(k.encode, k.poison, scale, values, codes, scales,
+                                                   n);
+}
+
+template <typename L, DType kSource, bool kNibbles>
 void mx_searched_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes,
                       std::uint8_t* scales, std::int64_t n) {
   const FpEnvGuard guard;

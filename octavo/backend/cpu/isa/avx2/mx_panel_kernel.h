@@ -138,6 +138,9 @@ MxKernels choose_mx_of(const MxBlocks& blocks) {
   if (blocks.searches)
     return {.rows = mx_searched_rows<L, kSource, false>,
             .packed_rows = mx_searched_rows<L, kSource, true>};
+  if (blocks.ranks)
+    return {.rows = mx_ranked_rows<L, kSource, false>,
+            .packed_rows = nibbles ? mx_ranked_rows<L, kSource, true> : nullptr};
   return {.rows = mx_rows<L, kSource, false>,
           .packed_rows = nibbles ? mx_rows<L, kSource, true> : nullptr,
           .panel = mx_panel<L, kSource>};
