@@ -150,10 +150,6 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
   add_recipe_options(app, arguments);
-  app.add_option("--tile", arguments.tile,
-                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
-                 "or 64, for blocks of that size in the form of the recipe's")
-      ->type_name("RxC");
   app.add_option("--axis", arguments.axis,
                  "The dimension that the columns of a tile run along (default -1, the last)")
       ->type_name("N");
