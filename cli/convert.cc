@@ -102,7 +102,8 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
   finish_stdout();  // before messages about it on stderr
   if (options.shared) {
     say(shared_text(*options.shared, arguments.output, result.files_written,
-                    result.files_taken_over, !result.finished_by_another, result.was_complete));
+                    result.files_taken_over, !result.finished_by_another, result.was_complete,
+                    result.written_again));
     if (result.finished_by_another || result.was_complete) return kGood;
   }
   say_written(op, arguments.output, result.was_complete, result.written_again);

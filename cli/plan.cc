@@ -66,6 +66,25 @@ struct Planned {
   std::vector<ShardWork> work{};
 };
 
+// Options that would change nothing are refused: another plan was meant.
+void refuse_unused(const CLI::App& app, const Arguments& arguments) {
+  std::vector<std::string> unused;
+  std::string why;
+  if (arguments.common.input.ends_with(".json")) {
+    unused = plan_option_names();
+    unused.emplace_back("--convert");
+    why = "the plan that is simulated says it; leave it out, or give the model";
+  } else if (arguments.convert) {
+    unused = plan_option_names();
+    std::erase(unused, "--target");
+    std::erase(unused, "--follow-links");
+    why = "--convert keeps codes and files as they are; leave one of them out";
+  }
+  for (const std::string& name : unused)
+    if (app.get_option(name)->count() > 0)
+      throw UsageError(text("[plan] got ", name, ", and ", why));
+}
+
 Planned planned(const Arguments& arguments) {
   Planned out;
   const std::string& input = arguments.common.input;
@@ -175,7 +194,8 @@ void check_is_outside(const std::string& model, const std::string& output) {
                           "it elsewhere"));
 }
 
-int run(const Arguments& arguments, const Globals& globals) {
+int run(const CLI::App& app, const Arguments& arguments, const Globals& globals) {
+  refuse_unused(app, arguments);
   const std::vector<int> of = worlds(arguments.simulate);
   const std::string& output = arguments.common.output;
   if (!output.empty()) {
@@ -228,7 +248,7 @@ Command add_plan(CLI::App& program, Globals& globals) {
       ->allow_extra_args(false)
       ->delimiter(',')
       ->take_all();
-  return {app, [arguments, &globals] { return run(*arguments, globals); }};
+  return {app, [app, arguments, &globals] { return run(*app, *arguments, globals); }};
 }
 
 }  // namespace octavo::cli

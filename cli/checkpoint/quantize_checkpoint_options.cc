@@ -1,6 +1,8 @@
 #include "cli/checkpoint/quantize_checkpoint_options.h"
 
 #include <array>
+#include <functional>
+#include <memory>
 
 #include "cli/command.h"
 #include "cli/text/names.h"
@@ -15,35 +17,23 @@ namespace {
 constexpr std::array<const char*, 9> kOnlyForArrays{
     "--axis", "--margin", "--rounding",        "--overflow", "--nan",
     "--seed", "--from",   "--stochastic-bits", "--plot"};
-constexpr std::array<const char*, 29> kOnlyForCheckpoints{"--statistics",
-                                                          "--input-scales",
-                                                          "--kv-scales",
-                                                          "--target",
-                                                          "--include",
-                                                          "--exclude",
-                                                          "--recipe-for",
-                                                          "--dry-run",
-                                                          "--no-share",
-                                                          "--scale-rounding",
-                                                          "--follow-links",
-                                                          "--shard-size",
-                                                          "--max-memory",
-                                                          "--resume",
-                                                          "--report",
-                                                          "--compare",
-                                                          "--plan",
-                                                          "--rank",
-                                                          "--world",
-                                                          "--takeover-after",
-                                                          "--delete-source-shards",
-                                                          "--method",
-                                                          "--damping",
-                                                          "--column-order",
-                                                          "--text",
-                                                          "--ids",
-                                                          "--window",
-                                                          "--tokens",
-                                                          "--temporary"};
+// Of what `add` adds to a command, all names: "--recipe".
+std::vector<std::string> names_added(const std::function<void(CLI::App&)>& add) {
+  CLI::App app;
+  app.set_help_flag();
+  add(app);
+  std::vector<std::string> out;
+  for (const CLI::Option* const option : app.get_options())
+    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+  return out;
+}
+
+std::vector<std::string> only_for_checkpoints() {
+  return names_added([into = std::make_shared<CheckpointArguments>()](CLI::App& app) {
+    add_checkpoint_options(app, *into);
+    add_shared_options(app, into->shared);
+  });
+}
 
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -75,6 +65,15 @@ std::pair<std::string, std::string> recipe_for(const std::string& typed) {
 }
 
 }  // namespace
+
+std::vector<std::string> plan_option_names() {
+  return names_added([common = std::make_shared<QuantizeArguments>(),
+                      into = std::make_shared<CheckpointArguments>()](CLI::App& app) {
+    add_recipe_options(app, *common);
+    add_plan_options(app, *into);
+    add_non_finite_option(app, common->non_finite, "");
+  });
+}
 
 std::vector<std::string> scale_rounding_names() { return {"bf16", "none"}; }
 std::vector<std::string> clamp_names() { return {"error", "clamp"}; }
@@ -114,9 +113,9 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
         refuse("got ", name, ", which is for arrays, and the input is a checkpoint; leave it out");
     return;
   }
-  for (const char* name : kOnlyForCheckpoints) {
-    if (name == std::string_view("--report") && given("--sweep")) continue;  // its page
-    if (given(name))
+  for (const std::string& name : only_for_checkpoints()) {
+    if (name == "--report" && given("--sweep")) continue;  // its page
+    if (given(name.c_str()))
       refuse("got ", name,
              ", which is for checkpoints: a folder, or a file that ends in .safetensors or .gguf");
   }
@@ -124,7 +123,8 @@ void check_kind_of_options(const CLI::App& app, bool checkpoint) {
 
 void group_options_by_input(CLI::App& app) {
   for (const char* name : kOnlyForArrays) app.get_option(name)->group("Arrays only");
-  for (const char* name : kOnlyForCheckpoints) app.get_option(name)->group("Checkpoints only");
+  for (const std::string& name : only_for_checkpoints())
+    app.get_option(name)->group("Checkpoints only");
 }
 
 void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
@@ -155,6 +155,10 @@ void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--arith", arguments.arith,
                  "Whose order of operations, bit for bit: " + listed(arith_names()))
       ->type_name("NAME");
+  app.add_option("--tile", arguments.tile,
+                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
+                 "or 64, for blocks of that size in the form of the recipe's")
+      ->type_name("RxC");
 }
 
 void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {

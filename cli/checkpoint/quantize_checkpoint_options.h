@@ -33,6 +33,8 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
 // Of these the ones that a plan depends on, and those of a recipe that checkpoints have.
 void add_plan_options(CLI::App& app, CheckpointArguments& arguments);
 void add_recipe_options(CLI::App& app, QuantizeArguments& arguments);
+// Names of all that a plan is made by: these two, and --non-finite.
+std::vector<std::string> plan_option_names();
 
 // Shows options for one kind of input under a heading of their own, in help.
 void group_options_by_input(CLI::App& app);

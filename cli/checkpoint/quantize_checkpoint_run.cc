@@ -172,14 +172,19 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     if (report.finished_by_another && globals.json) print(json_of(report) + "\n");
     finish_stdout();
     say(shared_text(*options.shared, common.output, report.files_written, report.files_taken_over,
-                    !report.finished_by_another, report.was_complete));
-    if (report.finished_by_another) return kGood;
+                    !report.finished_by_another, report.was_complete, report.written_again));
+    // The one that finished it wrote a report and judged limits; a complete folder is judged again.
+    if (report.was_complete && !arguments.report.empty())
+      say("octavo: [quantize] note: --report is written by the process that finishes the folder; "
+          "octavo compare --report measures it again");
+    if (report.finished_by_another)
+      return report.was_complete && misses_gates("quantize", report, gates) ? kGateMissed : kGood;
   }
-  // Gates and reports need metrics, which only the run that made the folder had.
-  if (report.was_complete && (!gates.empty() || !arguments.report.empty()))
+  // A report needs metrics of each tensor, which only the run that made the folder had.
+  if (report.was_complete && !arguments.report.empty())
     refuse("'", cli::shown(common.output),
-           "' is complete, and --fail-if and --report are about a run; octavo compare measures it "
-           "again (--fail-if, --report), or quantize into a new folder");
+           "' is complete, and --report is about a run; octavo compare --report measures it again, "
+           "or quantize into a new folder");
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
   std::string summary = summary_text(report);
   const bool missed = misses_gates("quantize", report, gates);

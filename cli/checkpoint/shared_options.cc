@@ -1,7 +1,9 @@
 #include "cli/checkpoint/shared_options.h"
 
-#include <array>
+#include <string>
+#include <vector>
 
+#include "cli/checkpoint/quantize_checkpoint_options.h"
 #include "cli/command.h"
 #include "cli/text/formatted.h"
 #include "cli/text/number_text.h"
@@ -11,18 +13,6 @@
 #include "octavo/base/launcher.h"
 
 namespace octavo::cli {
-namespace {
-
-// What the bytes depend on is in the plan, for all processes; some are options of convert, too.
-constexpr std::array<const char*, 21> kInThePlan{
-    "--recipe",       "--tile",           "--format",       "--scale",      "--scale-rule",
-    "--scale-policy", "--arith",          "--target",       "--include",    "--exclude",
-    "--recipe-for",   "--no-share",       "--dry-run",      "--compare",    "--shard-size",
-    "--non-finite",   "--scale-rounding", "--follow-links", "--statistics", "--input-scales",
-    "--kv-scales"};
-
-}  // namespace
-
 void add_shared_options(CLI::App& app, SharedArguments& arguments) {
   app.add_option("--plan", arguments.plan,
                  "A plan (octavo plan): this is one of several processes that divide its files")
@@ -48,12 +38,14 @@ void check_shared_options(const std::string& op, const CLI::App& app,
                               "octavo plan makes it)"));
     return;
   }
-  for (const char* const name : kInThePlan)
+  std::vector<std::string> said = plan_option_names();
+  said.insert(said.end(), {"--dry-run", "--compare", "--sweep"});
+  for (const std::string& name : said)
     if (const CLI::Option* const option = app.get_option_no_throw(name);
         option != nullptr && option->count() > 0)
       throw UsageError(text("[", op, "] got ", name,
-                            ", and the plan says that for all processes; leave it out, or make "
-                            "another plan (octavo plan)"));
+                            ", and the plan says what is done, for all processes; leave it out, or "
+                            "make another plan (octavo plan)"));
 }
 
 std::optional<SharedRun> shared_run(const std::string& op, const SharedArguments& arguments) {
@@ -73,9 +65,13 @@ std::optional<SharedRun> shared_run(const std::string& op, const SharedArguments
 
 std::string shared_text(const SharedRun& shared, const std::string& output,
                         std::int64_t files_written, std::int64_t taken_over, bool finished_here,
-                        bool was_complete) {
+                        bool was_complete, const std::vector<std::string>& written_again) {
   if (was_complete)
-    return text("octavo: '", cli::shown(output), "' was complete: nothing was done");
+    return text("octavo: '", cli::shown(output), "' was complete: ",
+                written_again.empty()
+                    ? std::string("nothing was done")
+                    : text(grouped(written_again.size(), "missing file"),
+                           " written again, such as '", cli::shown(written_again.front()), "'"));
   return text(
       "octavo: rank ", shared.rank, " of ", shared.world, " wrote ", grouped(files_written, "file"),
       taken_over > 0 ? text(", ", taken_over, " of jobs that another left") : std::string(),

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "octavo/pipeline/plan/shared_run.h"
 
@@ -33,6 +34,6 @@ std::optional<SharedRun> shared_run(const std::string& op, const SharedArguments
 // "rank 3 of 8 wrote 20 of 163 files; another process finished 'out'".
 std::string shared_text(const SharedRun& shared, const std::string& output,
                         std::int64_t files_written, std::int64_t taken_over, bool finished_here,
-                        bool was_complete);
+                        bool was_complete, const std::vector<std::string>& written_again);
 
 }  // namespace octavo::cli

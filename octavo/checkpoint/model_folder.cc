@@ -38,7 +38,8 @@ fs::path link_border(const fs::path& folder) {
 // A checkpoint nested in a checkpoint, such as an output folder or an unfinished one.
 bool is_another_model(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(folder / "octavo-progress.json", ignored)) return true;
+  for (const char* const unfinished : {"octavo-progress.json", "octavo-work"})
+    if (fs::exists(folder / unfinished, ignored)) return true;
   const fs::path config = folder / "config.json";
   if (!fs::is_regular_file(config, ignored)) return false;
   try {

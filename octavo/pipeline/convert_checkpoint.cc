@@ -8,6 +8,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/pipeline/plan/convert_plan_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
 #include "octavo/pipeline/shared_plan_internal.h"
@@ -21,6 +22,13 @@ namespace {
 
 constexpr std::string_view kOp = "convert";
 
+// Throws where the last step that made a folder was other work than `what`.
+void check_work(std::string_view op, const std::string& out, const Json& made,
+                const std::string& what) {
+  if (made["work"].string_or("") != what || made["version"].string_or("") != version())
+    fail_finished_otherwise(op, out);
+}
+
 void stream(const CheckpointReader& source, const std::string& out, const QuantizePlan& plan,
             const std::string& what, const SharedPlan* shared,
             const ConvertCheckpointOptions& options, ConvertCheckpointResult& result) {
@@ -31,14 +39,20 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
                                             .measure = false,
                                             .on_progress = options.on_progress,
                                             .shared = options.shared};
-  const auto provenance = [&](const std::vector<ActionResult>& results) {
-    return step_provenance(source, plan, what, source_hash(source, plan, results));
+  const auto provenance = [&](const std::vector<ActionResult>& results, const std::string& sample) {
+    return step_provenance(source, plan, what, source_hash(source, plan, results), sample);
   };
   if (shared != nullptr) {
+    const SharedIdentity agreed = shared->identity(source, plan, streaming);
     const SharedOutcome outcome =
-        work_on_shared(source, plan, streaming, shared->identity(source, plan, false),
-                       source_identity(source), out, provenance);
+        work_on_shared(source, plan, streaming, agreed, source_identity(source), out, provenance);
     result.finished_by_another = !outcome.results.has_value();
+    if (result.finished_by_another) {
+      const Json finished = finished_provenance(out);
+      const Json& made = last_step(finished);
+      check_work(kOp, out, made, what);
+      check_made_from(kOp, source, out, made["source_sample"].string_or(""), agreed.sample);
+    }
     result.files_written = outcome.files_written;
     result.files_taken_over = outcome.taken_over;
   } else if (is_one_file(out)) {
@@ -46,11 +60,13 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
           "' is one file and the checkpoint has ", plan.files.size(), "; give a folder");
     (void)stream_checkpoint(source, plan, streaming, {.folder = nullptr, .file = out});
   } else {
-    (void)stream_into_folder(source, plan, streaming,
-                             {text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
-                                   " bytes=", plan.bytes_after),
-                              source_identity(source)},
-                             out, provenance);
+    (void)stream_into_folder(
+        source, plan, streaming,
+        {.options = text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
+                         " bytes=", plan.bytes_after),
+         .source = source_identity(source),
+         .sample = [&] { return source_sample(source, options.threads); }},
+        out, provenance);
   }
 }
 
@@ -71,22 +87,26 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
   const Json finished = options.resume || shared != nullptr ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     const Json& made = last_step(finished);
-    if (made["work"].string_or("") != what || made["version"].string_or("") != version())
-      fail_finished_otherwise(op, out);
-    const std::string made_from(made["source_hash"].string_or(""));
-    // What a complete folder holds is not read again by each of several processes.
-    if (shared == nullptr)
-      speak_as(op, [&] {
-        result.written_again = check_finished(
-            source, plan, finished, out,
-            {.op = op,
-             .made_from = made_from,
-             .provenance = [&] { return step_provenance(source, plan, what, made_from); },
-             .threads = options.threads,
-             .on_progress = options.on_progress});
-      });
+    check_work(op, out, made, what);
+    const MadeFrom made_from{.hash = std::string(made["source_hash"].string_or("")),
+                             .sample = std::string(made["source_sample"].string_or(""))};
+    const FinishedDepth depth =
+        shared != nullptr ? FinishedDepth::headers : FinishedDepth::every_byte;
+    speak_as(op, [&] {
+      result.written_again = check_finished(
+          source, plan, finished, out,
+          {.op = op,
+           .made_from = made_from,
+           .provenance =
+               [&] {
+                 return step_provenance(source, plan, what, made_from.hash, made_from.sample);
+               },
+           .depth = depth,
+           .threads = options.threads,
+           .on_progress = options.on_progress});
+    });
     result.was_complete = true;
-    result.notes.push_back(finished_note(out, result.written_again));
+    result.notes.push_back(finished_note(out, depth, result.written_again));
   } else {
     speak_as(op, [&] { stream(source, out, plan, what, shared, options, result); });
   }

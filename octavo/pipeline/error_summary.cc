@@ -22,7 +22,52 @@ Json rounded(double value, double per_unit) {
   return std::isfinite(value) ? Json(std::round(value * per_unit) / per_unit) : Json();
 }
 
+Json number_or_word(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+std::optional<double> read_number(const Json& kept) {
+  if (kept.is_number()) return kept.number_or(0);
+  const std::string_view word = kept.string_or("");
+  if (word == "nan") return NAN;
+  if (word == "inf") return INFINITY;
+  if (word == "-inf") return -INFINITY;
+  return std::nullopt;
+}
+
 }  // namespace
+
+Json error_ranges(const QuantizePlan& plan, const std::vector<ActionResult>& results) {
+  ErrorRanges ranges;
+  for (std::size_t i = 0; i < plan.actions.size(); ++i)
+    if (plan.actions[i].quantize)
+      ranges.add(plan.actions[i].weight.name, results[i].error.metrics());
+  Json out = Json::object();
+  for (const MetricRange& one : ranges.metrics)
+    out.set(one.metric, Json::object({{"least", number_or_word(one.least)},
+                                      {"least_of", one.least_of},
+                                      {"greatest", number_or_word(one.greatest)},
+                                      {"greatest_of", one.greatest_of}}));
+  out.set("uncounted", ranges.uncounted);
+  if (ranges.uncounted > 0) out.set("uncounted_of", ranges.uncounted_of);
+  return out;
+}
+
+std::optional<ErrorRanges> read_error_ranges(const Json& kept) {
+  if (!kept.is_object()) return std::nullopt;
+  ErrorRanges out{.uncounted = kept["uncounted"].integer_or(0),
+                  .uncounted_of = std::string(kept["uncounted_of"].string_or(""))};
+  for (const NamedMetric& metric : named_metrics()) {
+    const Json& one = kept[metric.name];
+    const auto least = read_number(one["least"]), greatest = read_number(one["greatest"]);
+    if (!least || !greatest) return std::nullopt;
+    out.metrics.push_back({std::string(metric.name), *least, *greatest,
+                           std::string(one["least_of"].string_or("")),
+                           std::string(one["greatest_of"].string_or(""))});
+  }
+  return out;
+}
 
 Json error_summary(const QuantizePlan& plan, const std::vector<ActionResult>& results) {
   std::vector<OfRecipe> all;

@@ -2,10 +2,12 @@
 // model card keep of a report.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "octavo/base/json/json.h"
 #include "octavo/pipeline/stream/stream_internal.h"
+#include "octavo/report/error_ranges.h"
 
 namespace octavo {
 
@@ -15,5 +17,11 @@ namespace octavo {
 // processor. What is not finite is null.
 [[nodiscard]] Json error_summary(const QuantizePlan& plan,
                                  const std::vector<ActionResult>& results);
+
+// What config.json keeps to judge limits by: {"sqnr": {"least": 17.93, "least_of": "model...",
+// "greatest": ..., "greatest_of": ...}, ..., "uncounted": 0}. What is not finite is a word.
+[[nodiscard]] Json error_ranges(const QuantizePlan& plan, const std::vector<ActionResult>& results);
+// Nothing where it has none, or some that cannot be read.
+[[nodiscard]] std::optional<ErrorRanges> read_error_ranges(const Json& kept);
 
 }  // namespace octavo

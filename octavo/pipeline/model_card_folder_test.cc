@@ -25,7 +25,7 @@ TEST_F(ModelCardFolderTest, SaysRecipeErrorAndHowToLoad) {
   write_model();
   const CheckpointReport report = run("out", recipe("mxfp4"));
   const std::string card = read("out/README.md");
-  EXPECT_TRUE(card.starts_with("---\nbase_model: \"model\" # octavo\n")) << card;
+  EXPECT_TRUE(card.starts_with("---\ntags: # octavo\n")) << card;
   for (const char* part :
        {"- mxfp4 # octavo\n", "- 4-bit # octavo\n", "- compressed-tensors", "recipe `mxfp4`",
         "| `mxfp4` | 12 | 4.25 |", "vllm serve .", "no data was seen"})
@@ -44,23 +44,37 @@ TEST_F(ModelCardFolderTest, KeepsTheSourcesOwn) {
   save("model/README.md", "---\nlicense: mit\n---\n# Mine\n");
   (void)run("out", recipe("fp8-channel"));
   const std::string card = read("out/README.md");
-  EXPECT_TRUE(card.starts_with("---\nlicense: mit\nbase_model: ")) << card;
+  EXPECT_TRUE(card.starts_with("---\nlicense: mit\ntags: # octavo\n")) << card;
   EXPECT_TRUE(card.ends_with("# Mine\n")) << card;
   // Another folder than the card is about does not have it.
   (void)dequantize_checkpoint(path("out"), path("plain"), DType::bf16);
   EXPECT_EQ(read("plain/README.md"), "---\nlicense: mit\n---\n# Mine\n");
 }
 
-TEST_F(ModelCardFolderTest, HubNamesAreKnownFromTheCacheAndFromConfig) {
+TEST_F(ModelCardFolderTest, HubNamesAreKnownFromConfig) {
   write_model();
   save("model/config.json", R"({"model_type": "llama", "_name_or_path": "owner/some-model"})");
   (void)run("out", recipe("mxfp8"));
   EXPECT_TRUE(has(read("out/README.md"), "base_model: \"owner/some-model\""));
-  const std::string cached = "models--org--big_model-7B/snapshots/abc";
-  std::filesystem::create_directories(root / "models--org--big_model-7B/snapshots");
-  std::filesystem::rename(root / "model", root / cached);
-  (void)quantize_checkpoint(path(cached), path("two"), recipe("mxfp8"));
-  EXPECT_TRUE(has(read("two/README.md"), "base_model: \"org/big_model-7B\""));
+  EXPECT_TRUE(has(read("out/README.md"), "# `owner/some-model` in mxfp8"));
+  save("model/config.json", R"({"model_type": "llama", "_name_or_path": "/home/me/some-model"})");
+  (void)run("two", recipe("mxfp8"));
+  EXPECT_FALSE(has(read("two/README.md"), "base_model"));
+  EXPECT_FALSE(has(read("two/README.md"), "some-model"));
+}
+
+// Not even the hub's cache: a copy of it lies elsewhere.
+TEST_F(ModelCardFolderTest, BytesDoNotDependOnWhereTheModelLies) {
+  write_model();
+  (void)run("out", recipe("mxfp8"));
+  for (const char* const name :
+       {"another-name", "models--org--big_model-7B/snapshots/abc", "deep/er/model"}) {
+    std::filesystem::create_directories((root / name).parent_path());
+    std::filesystem::copy(root / "model", root / name);
+    std::filesystem::remove_all(path("two"));
+    (void)quantize_checkpoint(path(name), path("two"), recipe("mxfp8"));
+    EXPECT_EQ(contents_of(path("two")), contents_of(path("out"))) << name;
+  }
 }
 
 TEST_F(ModelCardFolderTest, EncodersAreLoadedByTheirOwnClass) {

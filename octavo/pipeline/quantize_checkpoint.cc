@@ -11,6 +11,8 @@
 #include "octavo/pipeline/error_summary_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/file/plan_file_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/pipeline/plan/output_files_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/provenance_internal.h"
@@ -29,25 +31,14 @@ constexpr std::string_view kOp = "quantize";
 
 // Everything besides the source that the output bytes depend on.
 std::string options_text(const QuantizePlan& plan, const MadeCodes* codes) {
-  const QuantizePlanOptions& of = plan.options;
-  std::string out =
-      text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
-           " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
-           " scale=", of.scale_format, " tile=", of.tile, " share=", of.share,
-           " bf16=", of.bf16_scales, " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes);
-  for (const std::string& name : of.include) out += text(" include=", name);
-  for (const std::string& name : of.exclude) out += text(" exclude=", name);
-  for (const auto& [name, recipe] : of.recipe_for) out += text(" ", name, "=>", recipe);
-  if (of.statistics != nullptr) out += text(" statistics=", of.statistics->identity());
-  if (of.input_scales != StaticScaleSource::none) out += text(" inputs=", name_of(of.input_scales));
-  if (of.kv_scales != StaticScaleSource::none) out += text(" kv=", name_of(of.kv_scales));
+  std::string out = text(version(), " ", options_json(plan.options).dump(0));
+  if (plan.options.statistics != nullptr)
+    out += text(" statistics=", plan.options.statistics->identity());
   if (codes != nullptr) out += text(" method=", codes->method());
-  out += text(" files=", plan.files.size(), " bytes=", plan.bytes_after);
-  return out;
+  return out + text(" files=", plan.files.size(), " bytes=", plan.bytes_after);
 }
 
-Provenance provenance_of(const QuantizePlan& plan, const std::string& source_hash,
-                         const MadeCodes* codes) {
+Provenance provenance_of(const QuantizePlan& plan, const MadeFrom& from, const MadeCodes* codes) {
   Provenance out{{"version", version()},
                  {"recipe", plan.options.recipe},
                  {"target", std::string(name_of(plan.options.target))}};
@@ -61,7 +52,8 @@ Provenance provenance_of(const QuantizePlan& plan, const std::string& source_has
   }
   if (codes != nullptr) out.emplace_back("method", codes->method());
   out.emplace_back("options_hash", hex_of(text_hash(options_text(plan, codes))));
-  out.emplace_back("source_hash", source_hash);
+  out.emplace_back("source_hash", from.hash);
+  out.emplace_back("source_sample", from.sample);
   return out;
 }
 
@@ -73,49 +65,15 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
         "; give the name of a folder (or other shard_bytes)");
   auto results = stream_checkpoint(source, plan, options,
                                    {.folder = nullptr, .file = out, .source = identity});
-  const Provenance provenance =
-      provenance_of(plan, source_hash(source, plan, results), options.codes);
+  const Provenance provenance = provenance_of(
+      plan, {source_hash(source, plan, results), source_sample(source, options.threads)},
+      options.codes);
   CheckpointReport report =
       make_report(source, plan, results, provenance, options.measure, options.threads);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui &&
       plan.options.target != Dialect::gguf)
     report.notes.push_back(text("target ", name_of(plan.options.target),
                                 " is described in config.json, which one file has no place for"));
-  return report;
-}
-
-// The report for a complete folder: everything but the metrics, which are measured while streaming.
-CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
-                                 const std::string& out, const Json& provenance,
-                                 const QuantizeCheckpointOptions& options) {
-  if (provenance["options_hash"].string_or("") !=
-      hex_of(text_hash(options_text(plan, options.codes))))
-    fail_finished_otherwise(kOp, out);
-  const std::string made_from(provenance["source_hash"].string_or(""));
-  std::vector<std::string> written_again =
-      check_finished(source, plan, provenance, out,
-                     {.op = kOp,
-                      .made_from = made_from,
-                      .provenance =
-                          [&] {
-                            Json said = quantize_provenance(
-                                source, plan, provenance_of(plan, made_from, options.codes));
-                            if (provenance.has("errors")) said.set("errors", provenance["errors"]);
-                            return said;
-                          },
-                      .threads = options.threads,
-                      .on_progress = options.on_progress});
-  // An earlier call was stopped as it deleted the last shards.
-  if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
-    SourceDeletion(source, plan, out).folder_is_complete();
-  std::vector<ActionResult> nothing_measured(plan.actions.size());
-  Provenance said;
-  for (const auto& [key, value] : provenance.members())
-    if (value.is_string()) said.emplace_back(key, value.string_or(""));
-  CheckpointReport report = make_report(source, plan, nothing_measured, said, false, 1);
-  report.was_complete = true;
-  report.notes.push_back(finished_note(out, written_again) + "; compare measures it");
-  report.written_again = std::move(written_again);
   return report;
 }
 
@@ -136,31 +94,69 @@ CheckpointReport report_of_part(const CheckpointReader& source, const QuantizePl
   return report;
 }
 
-// One of several processes. What a complete folder holds is not read again: each of them would.
+bool is_of(const QuantizePlan& plan, const MadeCodes* codes, const Json& provenance) {
+  return provenance["options_hash"].string_or("") == hex_of(text_hash(options_text(plan, codes)));
+}
+
+// The report for a complete folder: everything but the metrics, which are measured while streaming;
+// of one of several processes without the tensors, as each of them makes it.
+CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
+                                 const std::string& out, const Json& provenance,
+                                 const QuantizeCheckpointOptions& options) {
+  if (!is_of(plan, options.codes, provenance)) fail_finished_otherwise(kOp, out);
+  const MadeFrom made_from{.hash = std::string(provenance["source_hash"].string_or("")),
+                           .sample = std::string(provenance["source_sample"].string_or(""))};
+  const FinishedDepth depth = options.shared ? FinishedDepth::headers : FinishedDepth::every_byte;
+  std::vector<std::string> written_again =
+      check_finished(source, plan, provenance, out,
+                     {.op = kOp,
+                      .made_from = made_from,
+                      .provenance =
+                          [&] {
+                            Json said = quantize_provenance(
+                                source, plan, provenance_of(plan, made_from, options.codes));
+                            for (const char* const measured : {"errors", "error_ranges"})
+                              if (provenance.has(measured))
+                                said.set(measured, provenance[measured]);
+                            return said;
+                          },
+                      .depth = depth,
+                      .threads = options.threads,
+                      .on_progress = options.on_progress});
+  // An earlier call was stopped as it deleted the last shards.
+  if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
+    SourceDeletion(source, plan, out).folder_is_complete();
+  CheckpointReport report;
+  if (options.shared) {
+    report = report_of_part(source, plan, {});
+  } else {
+    Provenance said;
+    for (const auto& [key, value] : provenance.members())
+      if (value.is_string()) said.emplace_back(key, value.string_or(""));
+    std::vector<ActionResult> nothing_measured(plan.actions.size());
+    report = make_report(source, plan, nothing_measured, said, false, 1);
+  }
+  report.was_complete = true;
+  report.ranges = read_error_ranges(provenance["error_ranges"]);
+  report.notes.push_back(finished_note(out, depth, written_again) + "; compare measures it");
+  report.written_again = std::move(written_again);
+  return report;
+}
+
+// One of several processes.
 CheckpointReport into_shared_folder(const CheckpointReader& source, QuantizePlan& plan,
                                     const std::string& out, const std::string& identity,
                                     const SharedIdentity& shared,
                                     const QuantizeCheckpointOptions& options,
                                     const MakeProvenance& make_provenance,
                                     const Provenance& provenance) {
-  const auto is_finished = [&] {
-    const Json finished = finished_provenance(out);
-    if (!finished.is_object()) return false;
-    if (finished["options_hash"].string_or("") !=
-        hex_of(text_hash(options_text(plan, options.codes))))
-      fail_finished_otherwise(kOp, out);
-    return true;
-  };
-  if (is_finished()) {
-    CheckpointReport report = report_of_part(source, plan, {});
-    report.was_complete = true;
-    report.notes.push_back(text("'", shown(out, 200), "' was complete: nothing was done"));
-    return report;
-  }
   SharedOutcome outcome =
       work_on_shared(source, plan, options, shared, identity, out, make_provenance);
   if (!outcome.results) {
-    (void)is_finished();  // by this plan, or by another that ended as this process began
+    // Finished by this plan, or by another that ended as this process began.
+    const Json finished = finished_provenance(out);
+    if (!is_of(plan, options.codes, finished)) fail_finished_otherwise(kOp, out);
+    check_made_from(kOp, source, out, finished["source_sample"].string_or(""), shared.sample);
     return report_of_part(source, plan, outcome);
   }
   CheckpointReport report =
@@ -173,19 +169,22 @@ CheckpointReport into_shared_folder(const CheckpointReader& source, QuantizePlan
 CheckpointReport run(const CheckpointReader& source, QuantizePlan plan, const std::string& out,
                      const std::string& identity, const std::optional<SharedIdentity>& shared,
                      const QuantizeCheckpointOptions& options) {
-  const Json finished =
-      options.resume && !shared && !is_one_file(out) ? finished_provenance(out) : Json();
+  const bool goes_on = shared || (options.resume && !is_one_file(out));
+  const Json finished = goes_on ? finished_provenance(out) : Json();
   if (finished.is_object()) return finished_report(source, plan, out, finished, options);
   if (is_one_file(out)) return into_one_file(source, plan, out, identity, options);
   // The weights are needed again for config.json; until then they are not kept twice.
   plan.model.weights = std::vector<QuantizedWeight>();
   Provenance provenance;
-  const MakeProvenance make_provenance = [&](const std::vector<ActionResult>& done) {
+  const MakeProvenance make_provenance = [&](const std::vector<ActionResult>& done,
+                                             const std::string& sample) {
     plan.model.weights = planned_weights(plan);
-    provenance = provenance_of(plan, source_hash(source, plan, done), options.codes);
+    provenance = provenance_of(plan, {source_hash(source, plan, done), sample}, options.codes);
     Json said = quantize_provenance(source, plan, provenance);
-    if (options.measure && !plan.model.weights.empty())
+    if (options.measure && !plan.model.weights.empty()) {
       said.set("errors", error_summary(plan, done));
+      said.set("error_ranges", error_ranges(plan, done));
+    }
     return said;
   };
   if (shared)
@@ -193,8 +192,10 @@ CheckpointReport run(const CheckpointReader& source, QuantizePlan plan, const st
                               provenance);
   auto results = stream_into_folder(
       source, plan, options,
-      {text(options_text(plan, options.codes), " measure=", options.measure), identity}, out,
-      make_provenance);
+      {.options = text(options_text(plan, options.codes), " measure=", options.measure),
+       .source = identity,
+       .sample = [&] { return source_sample(source, options.threads); }},
+      out, make_provenance);
   return make_report(source, plan, results, provenance, options.measure, options.threads);
 }
 
@@ -226,7 +227,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   const std::string identity = source_identity(source);
   QuantizePlan plan = plan_quantize(source, options.plan);
   std::optional<SharedIdentity> agreed;
-  if (shared) agreed = shared->identity(source, plan, options.measure);
+  if (shared) agreed = shared->identity(source, plan, options);
   return_freed_memory();
   CheckpointReport report = run(source, std::move(plan), out, identity, agreed, options);
   report.source = source.path();

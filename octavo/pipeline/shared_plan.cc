@@ -21,10 +21,10 @@ void SharedPlan::check_source(const CheckpointReader& source) const {
 }
 
 SharedIdentity SharedPlan::identity(const CheckpointReader& source, const QuantizePlan& plan,
-                                    bool measure) const {
+                                    const QuantizeCheckpointOptions& options) const {
   return {.plan = check_plan_file(path_, file_, source, plan),
-          .sample = source_sample(source),
-          .measure = measure};
+          .sample = source_sample(source, options.threads),
+          .measure = options.measure};
 }
 
 }  // namespace octavo

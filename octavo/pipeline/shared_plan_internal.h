@@ -7,6 +7,7 @@
 
 #include "octavo/pipeline/output/shared_folder_internal.h"
 #include "octavo/pipeline/plan/file/plan_file.h"
+#include "octavo/pipeline/plan/quantize_options.h"
 
 namespace octavo {
 
@@ -23,7 +24,7 @@ class SharedPlan {
   }
   void check_source(const CheckpointReader& source) const;
   [[nodiscard]] SharedIdentity identity(const CheckpointReader& source, const QuantizePlan& plan,
-                                        bool measure) const;
+                                        const QuantizeCheckpointOptions& options) const;
 
  private:
   std::string path_;

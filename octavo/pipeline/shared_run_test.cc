@@ -54,28 +54,47 @@ TEST_F(SharedRunTest, OtherWorldsPlansAndSourcesAreRefused) {
   EXPECT_EQ(contents_of(path("out")), alone(recipe("fp8")));
 }
 
-// The same headers with other values.
+// The same headers with other values, of the smallest tensor alone.
 TEST_F(SharedRunTest, AModelThatWasTrainedOnIsRefused) {
   write_model();
   plan(recipe("fp8"));
   begin();
-  for (const char* const name :
-       {"model/model-00001-of-00002.safetensors", "model/model-00002-of-00002.safetensors"}) {
-    std::string content = content_of(path(name));
-    for (std::size_t i = content.size() / 2; i < content.size(); i += 2) content[i] ^= 1;
-    save(name, content);
-  }
-  // Some tensor's beginning is in the changed half, or it is not sampled: of 1280 x 256 it is.
-  std::string content = content_of(path("model/model-00001-of-00002.safetensors"));
   const CheckpointReader source(path("model"));
-  for (const char* const name :
-       {"model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
-        "model.layers.0.mlp.down_proj.weight"}) {
-    const auto& entry = *source.at(name).entry;
-    content[source.files()[0].header().data_begin + entry.begin] ^= 1;
-  }
-  save("model/model-00001-of-00002.safetensors", content);
+  const StoredTensor& norm = source.at("model.layers.1.input_layernorm.weight");
+  const safetensors::FileReader& file = source.files()[norm.file];
+  std::string content = content_of(file.path());
+  content[file.header().data_begin + norm.entry->begin + 100] ^= 1;
+  save("model/model-00002-of-00002.safetensors", content);
   EXPECT_TRUE(has(refused(ErrorCode::io, sharing(1, 2)), "other values"));
+}
+
+// A process died as it made the record: nobody waits for it for ever.
+TEST_F(SharedRunTest, ARecordThatCannotBeReadIsMadeAnew) {
+  write_model();
+  const auto whole = alone(recipe("fp8"));
+  plan(recipe("fp8"));
+  save("out/octavo-work/run.json", "");
+  (void)share(sharing(0, 2));
+  EXPECT_EQ(contents_of(path("out")), whole);
+  save("two/octavo-work/run.json", "{\"octavo_run\": 1,");
+  save("two/octavo-work/run.0.claim", "someone at 1, 0 bytes\n");
+  (void)share(sharing(0, 2, 0.2), "two");
+  EXPECT_EQ(contents_of(path("two")), whole);
+}
+
+TEST_F(SharedRunTest, InsideTheModelsFolder) {
+  write_model();
+  const auto whole = alone(recipe("fp8"));
+  plan(recipe("fp8"));
+  QuantizeCheckpointOptions options = sharing(0, 2);
+  int calls = 0;
+  options.every_row_block = true;
+  options.on_progress = [&](const Progress&) { return calls++ < 6; };
+  EXPECT_TRUE(has(refused(ErrorCode::unsupported, options, "model/out"), "stopped"));
+  ASSERT_TRUE(std::filesystem::exists(path("model/out/octavo-work")));
+  EXPECT_FALSE(share(sharing(1, 2), "model/out").finished_by_another);
+  EXPECT_EQ(contents_of(path("model/out")), whole);
+  EXPECT_TRUE(share(sharing(1, 2), "model/out").was_complete);
 }
 
 TEST_F(SharedRunTest, AFolderWithOtherFilesIsRefused) {

@@ -292,8 +292,11 @@ def test_a_missed_limit_is_raised_when_all_is_written(model, tmp_path):
         with pytest.raises(ValueError, match=r"\[quantize_checkpoint\] fail_if: got 'cosin"):
             ov.quantize_checkpoint(model, tmp_path / "no", fail_if=[wrong])
     assert not (tmp_path / "no").exists()
-    with pytest.raises(ValueError, match="complete"):
-        ov.quantize_checkpoint(model, out, recipe="mxfp8", resume=True, fail_if=["cosine<0.5"])
+    # Of a complete folder by what its config.json keeps.
+    again = {"recipe": "mxfp8", "resume": True}
+    assert ov.quantize_checkpoint(model, out, **again, fail_if=["cosine<0.5"]).was_complete
+    with pytest.raises(ov.LimitMissed, match=r"sqnr of 'model.* is .* \(sqnr<90\)"):
+        ov.quantize_checkpoint(model, out, **again, fail_if=["sqnr<90"])
 
 
 def test_python_says_what_json_says(octavo_json, model, tmp_path):

@@ -49,6 +49,8 @@ def test_two_processes(model, plan, tmp_path):
     assert contents(tmp_path / "out") == contents(tmp_path / "one")
     again = ov.quantize_checkpoint(None, tmp_path / "out", plan=plan, rank=1, world=2)
     assert again.was_complete and again.finished_by_another and again.tensors == []
+    with pytest.raises(ov.LimitMissed, match="sqnr<99"):
+        ov.quantize_checkpoint(None, tmp_path / "out", plan=plan, fail_if="sqnr<99")
 
 
 def test_the_report_of_the_last_one(plan, tmp_path, monkeypatch):

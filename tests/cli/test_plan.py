@@ -102,6 +102,15 @@ def test_ranks_are_found(octavo, plan, whole):
     assert not (octavo.folder / "out4").exists()
 
 
+def test_rank_in_an_allocation_of_slurm(octavo, plan):
+    """A batch script exports RANK for all that it starts; only a step or torchrun says which."""
+    words = ("quantize", "--plan", "plan.json", "-o")
+    env = {"SLURM_JOB_ID": "7", "RANK": "3", "WORLD_SIZE": "4"}
+    assert "rank 0 of 1" in octavo.good(*words, "out", env=env).err
+    env["TORCHELASTIC_RUN_ID"] = "x"
+    assert "rank 3 of 4" in octavo.good(*words, "out2", env=env).err
+
+
 def test_one_is_killed_and_one_comes_late(octavo, plan, whole):
     first = shared(octavo, 0, 2, "--takeover-after", 0.5)
     deadline = time.monotonic() + 60
@@ -123,10 +132,57 @@ def test_the_last_one_reports_and_keeps_limits(octavo, plan):
     assert result.json["files_written"] > 3 and len(result.json["tensors"]) > 10
 
 
+def test_limits_are_judged_again_when_it_is_complete(octavo, plan):
+    """A gate that the run missed does not open by running it again."""
+    words = ("quantize", "--plan", "plan.json", "-o", "out")
+    assert octavo(*words, "--fail-if", "sqnr<99").code == 3
+    before = contents(octavo.folder / "out")
+    again = octavo(*words, "--rank", 1, "--world", 2, "--fail-if", "sqnr<99")
+    assert again.code == 3 and "limit missed: sqnr of" in again.err, again
+    octavo.good(*words, "--fail-if", "sqnr<1")
+    octavo.good(*words, "--report", "r.html")  # a note, as the same command may be started again
+    octavo("quantize", "model", "-o", "one", *SHARDED, "--fail-if", "cosine<2")
+    assert (
+        octavo("quantize", "model", "-o", "one", *SHARDED, "--resume", "--fail-if", "cosine<2").code
+        == 3
+    )
+    assert contents(octavo.folder / "out") == before == contents(octavo.folder / "one")
+
+
+def test_a_folder_of_another_model_is_not_complete(octavo, plan, model):
+    words = ("quantize", "--plan", "plan.json", "-o", "out")
+    octavo.good(*words)
+    shard = model / "model-00002-of-00003.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    octavo(*words).refused(1, "made from another source")
+
+
+def test_what_is_missing_is_said_or_written_again(octavo, plan):
+    words = ("quantize", "--plan", "plan.json", "-o", "out")
+    octavo.good(*words)
+    out = octavo.folder / "out"
+    whole = contents(out)
+    (out / "tokenizer.json").unlink()
+    assert "tokenizer.json" in octavo.good(*words).err
+    assert contents(out) == whole
+    lost = sorted(out.glob("*.safetensors"))[0]
+    lost.unlink()
+    octavo(*words).refused(1, lost.name, "not there any more")
+
+
 def test_what_the_plan_says_is_not_said_again(octavo, plan, model):
     words = ("quantize", "--plan", "plan.json", "-o", "out")
-    said = [("--recipe", "mxfp8"), ("--tile", 64), ("--target", "octavo")]
-    for option in (*said, ("--no-share",), ("--dry-run",)):
+    for option in (
+        ("--recipe", "mxfp8"),
+        ("--no-share",),
+        ("--dry-run",),
+        ("--target", "octavo"),
+        ("--tile", "32"),
+        ("--non-finite", "clamp"),
+        ("--sweep", "recipe=mxfp8,mxfp4"),
+    ):
         octavo(*words, *option).refused(2, option[0], "the plan says")
     octavo("quantize", "model", "-o", "out", "--rank", 0).refused(2, "--rank", "--plan")
     octavo("quantize").refused(2, "IN", "required")
@@ -153,6 +209,9 @@ def test_simulation(octavo, plan):
     assert runs[0]["balance"] == 1 and runs[1]["most_bytes"] < runs[0]["most_bytes"]
     octavo("plan", "plan.json", "--simulate", "0").refused(2, "--simulate")
     octavo("plan", "plan.json").refused(2, "--simulate")
+    for option in (("--recipe", "mxfp8"), ("--shard-size", "1G"), ("--convert",)):
+        octavo("plan", "plan.json", "--simulate", 2, *option).refused(2, option[0], "the plan")
+    octavo("plan", "model", "--convert", "--recipe", "mxfp8").refused(2, "--recipe", "--convert")
     octavo("plan", "model", "-o", "plan.txt").refused(2, ".json")
     octavo("plan", "none", "-o", "x.json").refused(1, "none")
     octavo("plan", "model", "--recipe", "mxpf8").refused(2, "mxfp8")

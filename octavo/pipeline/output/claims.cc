@@ -36,6 +36,9 @@ std::string read_claim(const std::string& path) {
   return {bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
+// Nobody takes a job over so often: a higher number is not of octavo.
+constexpr int kMostTakeovers = 1'000'000;
+
 // "shard-1.0.claim" to its job and number; -1: it is no claim.
 std::pair<std::string, int> parse_claim(std::string_view name) {
   if (!name.ends_with(kClaimEnd)) return {"", -1};
@@ -45,7 +48,7 @@ std::pair<std::string, int> parse_claim(std::string_view name) {
   int number = -1;
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, number);
-  if (error != std::errc{} || stop != end || number < 0) return {"", -1};
+  if (error != std::errc{} || stop != end || number < 0 || number > kMostTakeovers) return {"", -1};
   return {std::string(name.substr(0, dot)), number};
 }
 

@@ -131,6 +131,17 @@ TEST_F(ClaimsForkTest, ADeadOneIsTakenOverOnceAndAStoppedOneSeesIt) {
   EXPECT_FALSE(taken->is_lost());
 }
 
+// Numbers that no run comes to: the next one would not be a number.
+TEST_F(ClaimsForkTest, HostileNumbersAreNoClaims) {
+  for (const char* const name :
+       {"x.2147483647.claim", "x.2147483646.claim", "x.99999999999999999999.claim"})
+    std::ofstream(root / name) << "?";
+  Claims mine = claims("me", 10);
+  ASSERT_TRUE(mine.look());
+  EXPECT_FALSE(mine.is_claimed("x"));
+  EXPECT_NE(mine.take("x"), nullptr);
+}
+
 TEST_F(ClaimsForkTest, OtherFilesAreNoClaims) {
   for (const char* const name : {"x.claim", ".claim", "x.-1.claim", "x.1x.claim", "x.done.json"})
     std::ofstream(root / name) << "?";

@@ -25,23 +25,11 @@ bool is_hub_name(std::string_view name) {
          is_part(name.substr(slash + 1));
 }
 
-// The hub's cache has a folder models--OWNER--NAME; transformers writes _name_or_path.
+// What transformers wrote into config.json, where that is a name of the hub; else nothing. Where
+// the model lies says nothing: the same model has the same card everywhere.
 std::string base_model_of(const CheckpointReader& source) {
-  constexpr std::string_view kCache = "models--";
-  std::error_code ignored;
-  const std::filesystem::path path = std::filesystem::weakly_canonical(source.path(), ignored);
-  for (const std::filesystem::path& part : path) {
-    const std::string name = part.string();
-    if (!name.starts_with(kCache)) continue;
-    const std::size_t cut = name.find("--", kCache.size());
-    if (cut == std::string::npos) continue;
-    std::string hub =
-        text(name.substr(kCache.size(), cut - kCache.size()), "/", name.substr(cut + 2));
-    if (is_hub_name(hub)) return hub;
-  }
   const std::string_view said = source.config()["_name_or_path"].string_or("");
-  if (is_hub_name(said)) return std::string(said);
-  return (source.is_folder() ? path.filename() : path.stem()).string();
+  return is_hub_name(said) ? std::string(said) : std::string();
 }
 
 // A name in a cell of a table, whatever is in it.
@@ -135,14 +123,14 @@ std::vector<std::string> tags_of(const QuantizePlan& plan) {
 ModelCard model_card(const CheckpointReader& source, const QuantizePlan& plan,
                      const Json& provenance) {
   ModelCard card{.base_model = base_model_of(source), .tags = tags_of(plan), .body = {}};
-  card.body =
-      text("# ", cell_of(card.base_model), " in ", shown(plan.options.recipe),
-           "\n\nQuantized by octavo ", shown(provenance["version"].string_or("")), ", recipe ",
-           cell_of(plan.options.recipe), ", for ", name_of(plan.options.target),
-           ". `config.json` has all of it under the key "
-           "`octavo`.\n\n## Error\n\n",
-           error_table(provenance["errors"], provenance.has("method")),
-           "## Load\n\nIn this folder:\n\n", how_to_load(source, plan), "\n");
+  card.body = text("# ", card.base_model.empty() ? "A model" : cell_of(card.base_model), " in ",
+                   shown(plan.options.recipe), "\n\nQuantized by octavo ",
+                   shown(provenance["version"].string_or("")), ", recipe ",
+                   cell_of(plan.options.recipe), ", for ", name_of(plan.options.target),
+                   ". `config.json` has all of it under the key "
+                   "`octavo`.\n\n## Error\n\n",
+                   error_table(provenance["errors"], provenance.has("method")),
+                   "## Load\n\nIn this folder:\n\n", how_to_load(source, plan), "\n");
   return card;
 }
 

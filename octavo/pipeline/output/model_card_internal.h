@@ -15,7 +15,7 @@ namespace octavo {
 inline constexpr std::string_view kModelCard = "README.md";
 
 struct ModelCard {
-  std::string base_model;         // "HuggingFaceTB/SmolLM2-135M", or the name of its folder
+  std::string base_model;         // "HuggingFaceTB/SmolLM2-135M"; empty where it is not known
   std::vector<std::string> tags;  // of the front matter
   std::string body;               // Markdown
 };

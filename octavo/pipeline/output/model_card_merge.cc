@@ -136,8 +136,11 @@ void add_tags(std::vector<std::string>& front, const std::vector<std::string>& t
 
 std::string with_card(std::string_view readme, const ModelCard& card) {
   Readme parts = split(without_card(readme));
-  replace(parts.front, "base_model", card.base_model);
-  replace(parts.front, "base_model_relation", "quantized");
+  // Without a name the source's own text may have one, which stays as it is.
+  if (!card.base_model.empty()) {
+    replace(parts.front, "base_model", card.base_model);
+    replace(parts.front, "base_model_relation", "quantized");
+  }
   add_tags(parts.front, card.tags);
   parts.body = text(kBegin, "\n", card.body, kEnd, "\n", parts.body);
   return joined(parts);

@@ -44,6 +44,18 @@ TEST(ModelCard, TheSourcesTextAndFrontMatterStay) {
   EXPECT_EQ(without_card(both), source);
 }
 
+TEST(ModelCard, WithoutANameTheSourcesOwnStays) {
+  ModelCard card = kCard;
+  card.base_model = "";
+  EXPECT_FALSE(has(with_card("", card), "base_model"));
+  const std::string source = "---\nbase_model: somebody/base\nbase_model_relation: finetune\n---\n";
+  const std::string both = with_card(source, card);
+  EXPECT_TRUE(both.starts_with(
+      "---\nbase_model: somebody/base\nbase_model_relation: finetune\ntags: # octavo\n"))
+      << both;
+  EXPECT_EQ(without_card(both), source);
+}
+
 TEST(ModelCard, ComesBackWhateverItWasPutInto) {
   for (const std::string& source : {
            std::string("# No front matter\n"),

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMaxRecordBytes = 1U << 30;
-constexpr int kRecordVersion = 3;
+constexpr int kRecordVersion = 4;
 
 // Identifies a finished file of this folder, which one process writes: its time, too.
 std::string finished_state(const std::string& path) {
@@ -201,6 +201,7 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
+  record_.set("sample", identity.sample());
   write_record();
 }
 

@@ -25,6 +25,9 @@ inline constexpr std::string_view kSharedWork = "octavo-work";
 struct WorkIdentity {
   std::string options;  // plan options as text
   std::string source;   // hash of names, sizes and times of the files
+  // source_sample(), asked for when the record is made: a call that goes on may have no whole
+  // source any more (option delete_source).
+  std::function<std::string()> sample;
 };
 
 class WholeFile;
@@ -62,6 +65,8 @@ class OutputFolder : public ShardFolder {
   void note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
                      const std::function<Json(std::size_t)>& tensor) override;
   void note_written(const std::string& name, std::uint64_t sum) override;
+  // source_sample() of when the work began.
+  [[nodiscard]] std::string sample() const { return std::string(record_["sample"].string_or("")); }
   // Checksums of the written files, as hexadecimal digits.
   [[nodiscard]] const std::map<std::string, std::string>& sums() const { return sums_; }
   void remove_record();

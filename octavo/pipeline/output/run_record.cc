@@ -1,28 +1,24 @@
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "octavo/base/error.h"
-#include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/small_file_internal.h"
+#include "octavo/pipeline/output/claims_internal.h"
 #include "octavo/pipeline/output/run_record_internal.h"
 
 namespace octavo {
 namespace {
 
-constexpr std::string_view kOp = "quantize", kName = "run.json";
+constexpr std::string_view kOp = "quantize", kName = "run.json", kJob = "run";
 constexpr std::uint64_t kMaxBytes = 1U << 16;
-// A record is written right after it is made; storage may tell of that late.
-constexpr std::chrono::seconds kMostWait{10};
-constexpr std::chrono::milliseconds kWait{20};
+constexpr std::chrono::milliseconds kFirstWait{5}, kLongestWait{500};
 
 std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
 std::string path_in(const std::string& work) { return text(work, "/", kName); }
@@ -35,30 +31,23 @@ void make_folder(const std::string& work) {
                  error.message(), "; expected a folder that this process may write to");
 }
 
-// True: this process made the record. The name is never free again while the run lasts, so that
-// who made it owns what is in it.
-bool make_record(const std::string& work, const std::string& content) {
-  const std::string path = path_in(work);
-  const Descriptor file(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (file.number() < 0 && (errno == EEXIST || errno == ENOENT)) return false;
-  if (file.number() >= 0 &&
-      write(file.number(), content.data(), content.size()) ==
-          static_cast<ssize_t>(content.size()) &&
-      fsync(file.number()) == 0)
-    return true;
-  const int error = errno;
-  if (file.number() >= 0) unlink(path.c_str());
-  fail_on_file(error, path, kOp, "could not write ", shown_path(path), ": ", std::strerror(error),
-               "; expected a folder with space that this process may write to");
-}
-
 // Null where it cannot be read (yet).
 Json read_record(const std::string& work) {
   try {
     return parse_json(read_small_file(path_in(work), kMaxBytes), kName);
   } catch (const Error&) {
     return {};
+  }
+}
+
+// Null where another process has it, or where one that gave up removed the folder.
+std::unique_ptr<Claim> take(Claims& claims, const std::string& work) {
+  try {
+    return claims.take(std::string(kJob));
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(work, ignored)) throw;
+    return nullptr;
   }
 }
 
@@ -94,23 +83,30 @@ bool has_run(const std::string& work) {
   return lstat(path_in(work).c_str(), &status) == 0;
 }
 
-void join_run(const std::string& folder, const std::string& work, const Json& run, bool resume) {
-  const auto start = std::chrono::steady_clock::now();
+// The record is a job like any other: the process that has its claim writes it, whole, and one that
+// died before it did is taken over.
+void join_run(const std::string& folder, const std::string& work, const Json& run, bool resume,
+              std::chrono::milliseconds takeover_after) {
   const std::string content = run.dump() + "\n";
-  while (true) {
+  Claims claims(work, process_name(), takeover_after);
+  const auto write = [&] { write_whole_file(std::string(kOp), path_in(work), content); };
+  for (std::chrono::milliseconds wait = kFirstWait;; wait = std::min(2 * wait, kLongestWait)) {
     make_folder(work);
-    if (make_record(work, content)) return;
-    const Json there = read_record(work);
+    Json there = read_record(work);
+    if (!there.is_object() && claims.look()) {
+      const std::unique_ptr<Claim> claim = take(claims, work);
+      if (claim != nullptr) {
+        there = read_record(work);  // by a process that had the claim before
+        if (!there.is_object() && !claim->is_lost()) write();
+        // What is there now counts, also where this process was stopped for long and taken over.
+        there = read_record(work);
+      }
+    }
     if (there.is_object()) {
-      if (!is_joined(folder, there, run, resume))
-        write_whole_file(std::string(kOp), path_in(work), content);
+      if (!is_joined(folder, there, run, resume)) write();
       return;
     }
-    if (std::chrono::steady_clock::now() - start > kMostWait)
-      fail_on_file(EIO, folder, kOp, "the record of the run in ", shown_path(path_in(work)),
-                   " cannot be read: its process may have died as it wrote it; remove the folder ",
-                   shown_path(folder), " and start again");
-    std::this_thread::sleep_for(kWait);
+    std::this_thread::sleep_for(std::min(wait, takeover_after));
   }
 }
 

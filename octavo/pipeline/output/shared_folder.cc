@@ -11,13 +11,14 @@
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/small_file_internal.h"
+#include "octavo/pipeline/output/complete_folder_internal.h"
 #include "octavo/pipeline/output/run_record_internal.h"
 
 namespace octavo {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kOp = "quantize", kConfig = "config.json";
+constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMaxRecordBytes = 1U << 30;
 constexpr int kRunVersion = 1;
 
@@ -57,15 +58,15 @@ SharedFolder::SharedFolder(const std::string& path, const CheckpointReader& sour
     : path_(path), work_(text(path, "/", kSharedWork)) {
   for (std::size_t i = 0; i < files.size(); ++i) files_[files[i]] = i;
   const bool made = make_output_folder(path_, source);
-  if (has_octavos_config()) return;  // the last process finished it a moment ago
+  if (is_complete()) return;  // the last process finished it a moment ago
   try {
     check_strangers();
     refuse_links(path_);
-    join_run(path_, work_, json_of(identity, shared), resume);
+    join_run(path_, work_, json_of(identity, shared), resume, stale_after(shared));
     joined_ = true;
   } catch (const Error&) {
-    if (has_octavos_config()) return;  // or in this one
-    std::error_code ignored;           // only where they are empty
+    if (is_complete()) return;  // or in this one
+    std::error_code ignored;    // only where they are empty
     fs::remove(work_, ignored);
     if (made) fs::remove(path_, ignored);
     throw;
@@ -137,19 +138,7 @@ bool SharedFolder::is_intact(const std::string& name, const Json& record) const 
   return record["is"].string_or("") == content_state(path_of(name));
 }
 
-bool SharedFolder::is_complete() const { return exists(path_of(kConfig)); }
-
-// A model of another program has a config.json, too.
-bool SharedFolder::has_octavos_config() const {
-  constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{64} << 20;
-  if (!is_complete()) return false;
-  try {
-    const std::string config = read_small_file(path_of(kConfig), kMaxConfigBytes);
-    return parse_json(config, kConfig)["octavo"].is_object();
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool SharedFolder::is_complete() const { return octavo::is_complete(path_); }
 
 void SharedFolder::remove_leftovers(std::string_view name) const {
   constexpr std::size_t kKept = 64;  // characters of a name in its temporary one

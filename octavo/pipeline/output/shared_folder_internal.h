@@ -48,7 +48,7 @@ class SharedFolder : public ShardFolder {
   void note_done(const std::string& job, const Json& record) const;
   // Is this file what its record says? (Its size and header: the data were hashed and flushed.)
   [[nodiscard]] bool is_intact(const std::string& name, const Json& record) const;
-  // Did some process write config.json?
+  // Did some process write config.json? (complete_folder_internal.h)
   [[nodiscard]] bool is_complete() const;
   // Temporary files of a killed process: of this output file, or all.
   void remove_leftovers(std::string_view name = {}) const;
@@ -58,7 +58,6 @@ class SharedFolder : public ShardFolder {
 
  private:
   void check_strangers() const;
-  [[nodiscard]] bool has_octavos_config() const;
 
   std::string path_, work_;
   bool joined_ = false;  // else nothing in the folder is this run's

@@ -64,7 +64,8 @@ Json quantize_provenance(const CheckpointReader& source, const QuantizePlan& pla
 }
 
 Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
-                     const std::string& work, const std::string& source_hash) {
+                     const std::string& work, const std::string& source_hash,
+                     const std::string& source_sample) {
   Json provenance = source.config()["octavo"];
   if (!provenance.is_object()) provenance = Json::object();
   provenance.remove("options_hash");  // belongs to the other call
@@ -77,7 +78,10 @@ Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
   if (!plan.model.weights.empty()) provenance.set("scalings", scalings_of(plan.model));
   Json steps = provenance["steps"];
   if (!steps.is_array()) steps = Json::array();
-  steps.push(Json::object({{"version", version()}, {"work", work}, {"source_hash", source_hash}}));
+  steps.push(Json::object({{"version", version()},
+                           {"work", work},
+                           {"source_hash", source_hash},
+                           {"source_sample", source_sample}}));
   provenance.set("steps", std::move(steps));
   return provenance;
 }

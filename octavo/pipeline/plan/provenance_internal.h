@@ -1,10 +1,10 @@
 // Provenance: the key "octavo" of config.json, which records how a checkpoint was quantized, from
 // what, and what was done with it since. It has no timestamps, so that the same work gives the same
 // bytes.
-//   {"version": ..., "recipe": ..., ..., "source_hash": ...,     of quantizing
+//   {"version": ..., "recipe": ..., ..., "source_hash": ..., "source_sample": ...,   of quantizing
 //    "scalings": [...],                                          all of them, lossless
 //    "stacks": [...],                                            expert stacks that were split
-//    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}],
+//    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ..., ...}],
 //    "sums": {"model.safetensors": ...}}                         checksums of the files' data
 #pragma once
 
@@ -27,7 +27,8 @@ using Provenance = std::vector<std::pair<std::string, std::string>>;
 
 // The provenance of converting or dequantizing: the source's, plus one step.
 [[nodiscard]] Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
-                                   const std::string& work, const std::string& source_hash);
+                                   const std::string& work, const std::string& source_hash,
+                                   const std::string& source_sample);
 
 // A dialect does not record everything about a scaling (the scale rule, the policy): it is restored
 // from the source's provenance where exactly one recorded scaling fits. Returns for each weight

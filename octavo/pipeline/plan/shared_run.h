@@ -4,6 +4,8 @@
 // last one writes index and config.json. The bytes are those of one process.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "octavo/base/macros.h"
@@ -19,6 +21,10 @@ struct SharedRun {
   // changes late (NFS: up to a minute) needs more than that.
   double takeover_after = 120;
 };
+
+[[nodiscard]] inline std::chrono::milliseconds stale_after(const SharedRun& shared) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * shared.takeover_after));
+}
 
 // Throws Error(invalid_argument): a rank beyond its world, a time of nothing.
 OCTAVO_API void check_shared_run(const SharedRun& shared);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -12,17 +13,15 @@
 #include "octavo/base/file/whole_file.h"
 #include "octavo/base/row_hash_internal.h"
 #include "octavo/base/thread_pool.h"
-#include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/pipeline/stream/stream_files_internal.h"
 #include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/pipeline/stream/work_loop_internal.h"
 
 namespace octavo {
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = 8U << 20;
 
 std::string shown_folder(const std::string& folder) { return text("'", shown(folder, 200), "'"); }
 
@@ -73,21 +72,6 @@ bool has_header(const std::string& path, const PlannedFile& planned) {
 
 }  // namespace
 
-Json finished_provenance(const std::string& folder) {
-  const std::filesystem::path config = std::filesystem::path(folder) / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(config, ignored) ||
-      std::filesystem::exists(std::filesystem::path(folder) / kProgressFile, ignored))
-    return {};
-  try {
-    Json provenance =
-        parse_json(read_small_file(config.string(), kMaxConfigBytes), "config.json")["octavo"];
-    return provenance.is_object() ? provenance : Json();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 const Json& last_step(const Json& provenance) {
   static const Json kNone;
   const auto& steps = provenance["steps"].elements();
@@ -97,13 +81,25 @@ const Json& last_step(const Json& provenance) {
 std::vector<std::string> check_finished(const CheckpointReader& source, const QuantizePlan& plan,
                                         const Json& provenance, const std::string& folder,
                                         const FinishedCheck& check) {
-  const FolderLock locked(folder);
+  // Of several processes each looks, and no storage is asked for locks.
+  std::optional<FolderLock> folder_lock;
+  if (check.depth == FinishedDepth::every_byte) folder_lock.emplace(folder);
   refuse_links(folder);
   std::error_code ignored;
   for (const std::string& file : plan.files)
     if (!std::filesystem::exists(text(folder, "/", file), ignored))
       fail_file(check, folder, file, ENOENT, "is not there any more");
-  const std::vector<RowBlock> row_blocks = split_row_blocks(source, plan);
+  // Of shards that were deleted (option delete_source) nothing can be compared: the folder's own
+  // sums decide.
+  const bool has_source = std::ranges::all_of(source.files(), [&](const auto& file) {
+    return std::filesystem::exists(file.path(), ignored);
+  });
+  if (has_source)
+    check_made_from(check.op, source, folder, check.made_from.sample,
+                    source_sample(source, check.threads));
+  const bool all = check.depth == FinishedDepth::every_byte;
+  const std::vector<RowBlock> row_blocks =
+      all && has_source ? split_row_blocks(source, plan) : std::vector<RowBlock>();
   const auto bytes_of = [&](const RowBlock& row_block) {
     return static_cast<std::uint64_t>(row_block.rows *
                                       row_layout(source, plan.actions[row_block.action]).row_bytes);
@@ -115,12 +111,7 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
   std::vector<ActionResult> results(plan.actions.size());
   std::vector<Window> windows(static_cast<std::size_t>(threads));
   std::mutex adding;
-  // Of shards that were deleted (option delete_source) nothing can be compared: the folder's own
-  // sums decide.
-  const bool has_source = std::ranges::all_of(source.files(), [&](const auto& file) {
-    return std::filesystem::exists(file.path(), ignored);
-  });
-  loop.run(has_source ? row_blocks.size() : 0, [&](int thread, std::size_t i) {
+  loop.run(row_blocks.size(), [&](int thread, std::size_t i) {
     const std::uint64_t content = content_of_row_block(source, plan, row_blocks[i],
                                                        windows[static_cast<std::size_t>(thread)]);
     {
@@ -130,16 +121,15 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
     loop.advance(bytes_of(row_blocks[i]),
                  source.tensors()[plan.actions[row_blocks[i].action].tensor].name());
   });
-  if (has_source && source_hash(source, plan, results) != check.made_from)
-    fail_on_file(EEXIST, folder, check.op, shown_folder(folder),
-                 " is complete, and was made from another source than '", shown(source.path(), 200),
-                 "'; give the one it was made from, a new folder, or remove this one");
+  if (all && has_source)
+    check_made_from(check.op, source, folder, check.made_from.hash,
+                    source_hash(source, plan, results));
   std::vector<std::vector<std::size_t>> actions(plan.files.size());
   for (std::size_t i = 0; i < plan.actions.size(); ++i) actions[plan.actions[i].file].push_back(i);
   loop.run(plan.files.size(), [&](int, std::size_t i) {
     const std::string path = text(folder, "/", plan.files[i]);
     if (!has_header(path, planned_file(plan, actions[i])) ||
-        !has_checksum(path, provenance["sums"][plan.files[i]].string_or("")))
+        (all && !has_checksum(path, provenance["sums"][plan.files[i]].string_or(""))))
       fail_file(check, folder, plan.files[i], EEXIST,
                 "is not what was written: it was changed or damaged since");
     loop.advance(plan.bytes_after / plan.files.size(), plan.files[i]);
@@ -152,13 +142,21 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
   return written_again;
 }
 
+void check_made_from(std::string_view op, const CheckpointReader& source, const std::string& folder,
+                     std::string_view then, std::string_view now) {
+  if (then == now) return;
+  fail_on_file(EEXIST, folder, op, shown_folder(folder),
+               " is complete, and was made from another source than '", shown(source.path(), 200),
+               "'; give the one it was made from, a new folder, or remove this one");
+}
+
 void fail_finished_otherwise(std::string_view op, const std::string& folder) {
   fail_on_file(EEXIST, folder, op, "'", shown(folder, 200),
                "' is complete, and was made with other options or by another version of octavo; "
                "give the same ones, a new folder, or remove this one");
 }
 
-std::string finished_note(const std::string& folder,
+std::string finished_note(const std::string& folder, FinishedDepth depth,
                           const std::vector<std::string>& written_again) {
   constexpr std::size_t kShown = 5;
   std::string again;
@@ -166,7 +164,8 @@ std::string finished_note(const std::string& folder,
     again += text(i > 0 ? ", '" : "'", shown(written_again[i], 120), "'");
   if (written_again.size() > kShown) again += text(" and ", written_again.size() - kShown, " more");
   return text(
-      shown_folder(folder), " was complete: its source and its files are what they were ", "then, ",
+      shown_folder(folder), " was complete: its source and its files are what they were then",
+      depth == FinishedDepth::headers ? " by their headers and a sample, " : ", ",
       again.empty() ? "nothing was done" : text("but for ", again, ", missing and written again"),
       ", and nothing measured");
 }

@@ -39,7 +39,7 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                            .source = identity.source,
                            .deletion = deletion ? &*deletion : nullptr});
     write_folder_files(
-        source, plan, [&] { return provenance(results); }, folder.sums(), out);
+        source, plan, [&] { return provenance(results, folder.sample()); }, folder.sums(), out);
     folder.remove_record();
     if (deletion) deletion->folder_is_complete();
     return results;

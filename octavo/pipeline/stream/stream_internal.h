@@ -52,8 +52,9 @@ struct Destination {
 
 // The whole job for a folder: creates or resumes it, fills it, and writes the other files, index
 // and config. After an error what a resume can use stays, the rest is removed.
+// provenance_internal.h; `sample` is source_sample().
 using MakeProvenance =
-    std::function<Json(const std::vector<ActionResult>&)>;  // provenance_internal.h
+    std::function<Json(const std::vector<ActionResult>&, const std::string& sample)>;
 [[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                                            const QuantizePlan& plan,
                                                            const QuantizeCheckpointOptions& options,

@@ -54,7 +54,9 @@ def _task(
         )
     said = {"json": report.json(), "finished": not report.finished_by_another}
     if said["finished"]:
-        said |= {"html": report.html(), "missed": report._handle.missed(limits)}
+        said["html"] = report.html()
+    if said["finished"] or report.was_complete:  # by what a complete folder keeps
+        said["missed"] = report._handle.missed(limits)
     return said
 
 
@@ -134,5 +136,5 @@ def quantize(
     said = results(ray, tasks, board, bar, lambda of: max(of.values()))
     last = [one for one in said if one["finished"]]
     # Where all found the folder complete, an earlier call did it.
-    report = CheckpointReport(_Told(last[0] if last else said[0] | {"html": "", "missed": []}))
+    report = CheckpointReport(_Told(last[0] if last else {"html": "", "missed": []} | said[0]))
     return within(_OP, report, limits)

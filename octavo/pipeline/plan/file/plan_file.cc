@@ -7,6 +7,7 @@
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
 #include "octavo/base/text_hash_internal.h"
+#include "octavo/pipeline/plan/each_plan_option_internal.h"
 #include "octavo/pipeline/plan/file/plan_file_internal.h"
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/version.h"
@@ -20,33 +21,30 @@ Json strings(const std::vector<std::string>& of) {
   return out;
 }
 
-Json options_json(const QuantizePlanOptions& options) {
-  Json recipe_for = Json::array();
-  for (const auto& [expression, recipe] : options.recipe_for)
-    recipe_for.push(Json::array({expression, recipe}));
-  Json out = Json::object({{"recipe", options.recipe},
-                           {"target", name_of(options.target)},
-                           {"format", options.format},
-                           {"scale_rule", options.scale_rule},
-                           {"arith", options.arith},
-                           {"scale_policy", options.scale_policy},
-                           {"tile", options.tile},
-                           {"scale_format", options.scale_format},
-                           {"include", strings(options.include)},
-                           {"exclude", strings(options.exclude)},
-                           {"recipe_for", std::move(recipe_for)},
-                           {"share", options.share},
-                           {"bf16_scales", options.bf16_scales},
-                           {"clamp_non_finite", options.clamp_non_finite},
-                           {"shard_bytes", options.shard_bytes}});
-  // A run of several processes takes no statistics: their reader refuses it.
-  if (options.statistics != nullptr) out.set("statistics", options.statistics->name());
-  if (options.input_scales != StaticScaleSource::none)
-    out.set("input_scales", name_of(options.input_scales));
-  if (options.kv_scales != StaticScaleSource::none)
-    out.set("kv_scales", name_of(options.kv_scales));
+Json json_value(const std::string& word) { return word; }
+Json json_value(bool flag) { return flag; }
+Json json_value(std::uint64_t number) { return number; }
+Json json_value(Dialect dialect) { return name_of(dialect); }
+Json json_value(StaticScaleSource source) { return name_of(source); }
+Json json_value(const std::vector<std::string>& words) { return strings(words); }
+Json json_value(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Json out = Json::array();
+  for (const auto& [first, second] : pairs) out.push(Json::array({first, second}));
   return out;
 }
+
+}  // namespace
+
+Json options_json(const QuantizePlanOptions& options) {
+  Json out = Json::object();
+  each_plan_option(options,
+                   [&](const char* name, const auto& value) { out.set(name, json_value(value)); });
+  // A run of several processes takes no statistics: their reader refuses it.
+  if (options.statistics != nullptr) out.set("statistics", options.statistics->name());
+  return out;
+}
+
+namespace {
 
 // The bytes of a source tensor, as its file has them after the header.
 Json place_of(const CheckpointReader& source, const StoredTensor& tensor) {
@@ -136,7 +134,7 @@ void write_plan_file(const CheckpointReader& source, const QuantizePlan& plan, c
   member("bytes_after", static_cast<std::int64_t>(plan.bytes_after));
   member("bits_per_weight", plan.bits_per_weight);
   member("files", strings(plan.files));
-  member("notes", strings(plan.notes));
+  member("notes", strings(of.notes != nullptr ? *of.notes : plan.notes));
   const std::vector<ShardWork> shards = shard_work(source, plan);
   list("shards", shards.size(), [&](std::size_t i) {
     return Json::object({{"file", shards[i].file},

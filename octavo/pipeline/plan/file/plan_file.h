@@ -28,7 +28,8 @@ struct PlanFile {
   std::string model;    // the source when it was planned: an absolute path
   std::string source;   // fingerprint of its headers
   bool follow_links = false;
-  QuantizePlanOptions options{};  // of a conversion the target alone
+  std::vector<std::string> notes{};  // for people: some are of what else lay in the model's folder
+  QuantizePlanOptions options{};     // of a conversion the target alone
   std::vector<ShardWork> shards{};
 };
 
@@ -36,6 +37,7 @@ struct PlanOfWork {
   std::string_view work = kPlanOfQuantize;
   std::string model{};  // empty: where the source is
   bool follow_links = false;
+  const std::vector<std::string>* notes = nullptr;  // others than the plan's
 };
 
 // The document, a piece at a time: it has a line for every tensor.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "octavo/base/json/json.h"
 #include "octavo/pipeline/plan/file/plan_file.h"
 
 namespace octavo {
@@ -11,6 +12,9 @@ namespace octavo {
 inline constexpr int kPlanFileVersion = 1;
 // A model of 100 000 tensors has a plan of 60 MB.
 inline constexpr std::uint64_t kMaxPlanFileBytes = 1ULL << 30;
+
+// All options, by name.
+[[nodiscard]] Json options_json(const QuantizePlanOptions& options);
 
 // A hash of what the bytes of the folder depend on, wherever source and plan lie.
 [[nodiscard]] std::string plan_identity(const PlanFile& file, const QuantizePlan& plan);

@@ -8,6 +8,7 @@
 #include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
+#include "octavo/pipeline/plan/each_plan_option_internal.h"
 #include "octavo/pipeline/plan/file/plan_file.h"
 #include "octavo/pipeline/plan/file/plan_file_internal.h"
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
@@ -72,6 +73,8 @@ class PlanFileReader {
       out_.source = reader_.string();
     } else if (key == "follow_links") {
       out_.follow_links = boolean(reader_);
+    } else if (key == "notes") {
+      out_.notes = strings(reader_);
     } else if (key == "options") {
       options();
     } else if (key == "shards") {
@@ -89,54 +92,37 @@ class PlanFileReader {
   }
 
   void options() {
-    QuantizePlanOptions& to = out_.options;
     std::set<std::string, std::less<>> seen;
     std::string key;
     reader_.begin_object();
     while (reader_.next_key(key)) {
       if (!seen.insert(key).second) reader_.fail(text("key '", shown(key), "' comes twice"));
-      std::string* const word = key == "recipe"         ? &to.recipe
-                                : key == "format"       ? &to.format
-                                : key == "scale_rule"   ? &to.scale_rule
-                                : key == "arith"        ? &to.arith
-                                : key == "scale_policy" ? &to.scale_policy
-                                : key == "tile"         ? &to.tile
-                                : key == "scale_format" ? &to.scale_format
-                                                        : nullptr;
-      bool* const flag = key == "share"              ? &to.share
-                         : key == "bf16_scales"      ? &to.bf16_scales
-                         : key == "clamp_non_finite" ? &to.clamp_non_finite
-                                                     : nullptr;
-      if (word != nullptr) {
-        *word = reader_.string();
-      } else if (flag != nullptr) {
-        *flag = boolean(reader_);
-      } else if (key == "target") {
-        to.target = parse_dialect(reader_.string());
-      } else if (key == "include") {
-        to.include = strings(reader_);
-      } else if (key == "exclude") {
-        to.exclude = strings(reader_);
-      } else if (key == "recipe_for") {
-        reader_.begin_array();
-        while (reader_.next_element()) {
-          const std::vector<std::string> pair = strings(reader_);
-          if (pair.size() != 2) reader_.fail("recipe_for is no pair of expression and recipe");
-          to.recipe_for.emplace_back(pair[0], pair[1]);
-        }
-      } else if (key == "shard_bytes") {
-        to.shard_bytes = reader_.integer();
-      } else if (key == "input_scales") {
-        to.input_scales = parse_static_scale_source(reader_.string());
-      } else if (key == "kv_scales") {
-        to.kv_scales = parse_static_scale_source(reader_.string());
-      } else if (key == "statistics") {
+      bool known = false;
+      each_plan_option(out_.options, [&](const char* name, auto& value) {
+        if (key != name) return;
+        read(value);
+        known = true;
+      });
+      if (key == "statistics")
         reader_.fail(
             "it uses statistics of inputs, which several processes do not share yet; quantize in "
             "one");
-      } else {
-        reader_.fail(text("option '", shown(key), "' is not known"));
-      }
+      if (!known) reader_.fail(text("option '", shown(key), "' is not known"));
+    }
+  }
+
+  void read(std::string& word) { word = reader_.string(); }
+  void read(bool& flag) { flag = boolean(reader_); }
+  void read(std::uint64_t& number) { number = reader_.integer(); }
+  void read(Dialect& dialect) { dialect = parse_dialect(reader_.string()); }
+  void read(StaticScaleSource& from) { from = parse_static_scale_source(reader_.string()); }
+  void read(std::vector<std::string>& words) { words = strings(reader_); }
+  void read(std::vector<std::pair<std::string, std::string>>& pairs) {
+    reader_.begin_array();
+    while (reader_.next_element()) {
+      const std::vector<std::string> pair = strings(reader_);
+      if (pair.size() != 2) reader_.fail("recipe_for is no pair of expression and recipe");
+      pairs.emplace_back(pair[0], pair[1]);
     }
   }
 
@@ -212,7 +198,7 @@ std::string check_plan_file(const std::string& path, const PlanFile& file,
   const std::string content = read_small_file(path, kMaxPlanFileBytes);
   std::size_t at = 0;
   bool same = true;
-  write_plan_file(source, plan, {file.work, file.model, file.follow_links},
+  write_plan_file(source, plan, {file.work, file.model, file.follow_links, &file.notes},
                   [&](std::string_view piece) {
                     same = same && std::string_view(content).substr(at).starts_with(piece);
                     at += piece.size();

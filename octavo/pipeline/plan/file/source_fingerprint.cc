@@ -1,18 +1,24 @@
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
+#include "octavo/base/row_hash_internal.h"
 #include "octavo/base/text_hash_internal.h"
+#include "octavo/base/thread_pool.h"
 
 namespace octavo {
 namespace {
 
-constexpr std::uint64_t kSampled = 4096;
+// Bytes of a place, and places: of a tensor and of a file.
+constexpr std::uint64_t kPlace = 1024, kFewestOfATensor = 3, kMostOfATensor = 16;
+constexpr std::uint64_t kUsualPlaces = 2048, kMostPlaces = 16384;
 
 }  // namespace
 
@@ -35,19 +41,62 @@ std::string source_fingerprint(const CheckpointReader& source) {
   return hex_of(hash);
 }
 
-std::string source_sample(const CheckpointReader& source) {
-  std::vector<const StoredTensor*> largest(source.files().size(), nullptr);
-  for (const StoredTensor& tensor : source.tensors()) {
-    const StoredTensor*& most = largest[tensor.file];
-    if (most == nullptr || tensor.nbytes() > most->nbytes()) most = &tensor;
+namespace {
+
+// How many places of a file are looked at: more of each tensor where there are few, three of each
+// where there are some thousands, and never more than fit into a moment of network storage.
+std::uint64_t places_of(std::uint64_t tensors) {
+  return std::min(
+      {kMostPlaces, kMostOfATensor * tensors, std::max(kUsualPlaces, kFewestOfATensor * tensors)});
+}
+
+// Of a tensor with so many places: from its first bytes to its last, at even distances.
+template <typename Look>
+void each_place(std::uint64_t bytes, std::uint64_t places, const Look& look) {
+  if (places == 0 || bytes == 0) return;
+  if (bytes <= places * kPlace) return look(std::uint64_t{0}, bytes);
+  const std::uint64_t last = bytes - kPlace;
+  if (places == 1) return look(last / 2, kPlace);
+  for (std::uint64_t i = 0; i < places; ++i) look(last * i / (places - 1), kPlace);
+}
+
+std::uint64_t sample_of(const safetensors::FileReader& file) {
+  const auto& tensors = file.header().tensors;
+  const std::uint64_t places = places_of(tensors.size());
+  std::vector<std::byte> window(kMostOfATensor * kPlace);
+  std::uint64_t hash = 0, done = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t before = done;
+    done = (i + 1) * places / tensors.size();  // tensors share the file's places evenly
+    each_place(tensors[i].nbytes(), done - before, [&](std::uint64_t offset, std::uint64_t bytes) {
+      const std::span<std::byte> piece = std::span(window).first(bytes);
+      file.read(tensors[i], offset, piece);
+      hash = content_hash(piece, static_cast<std::int64_t>(bytes), 0) + text_hash(hex_of(hash));
+    });
   }
-  std::uint64_t hash = 0;
-  for (const StoredTensor* const tensor : largest) {
-    if (tensor == nullptr) continue;
-    std::string bytes(std::min(kSampled, tensor->nbytes()), '\0');
-    source.read(*tensor, 0, std::as_writable_bytes(std::span<char>(bytes)));
-    hash = text_hash(bytes, hash);
-  }
+  return hash;
+}
+
+}  // namespace
+
+std::string source_sample(const CheckpointReader& source, int threads) {
+  // Values that are decoded as they are read take longer than the bytes that they come from.
+  const bool raw = source.is_decoded() && !source.is_gguf();
+  std::vector<std::uint64_t> of_file(source.files().size());
+  std::vector<std::exception_ptr> failed(of_file.size());
+  parallel_for(static_cast<int>(of_file.size()), threads, [&](int part) {
+    const auto i = static_cast<std::size_t>(part);
+    const safetensors::FileReader& file = source.files()[i];
+    try {
+      of_file[i] = raw ? sample_of(safetensors::FileReader(file.path())) : sample_of(file);
+    } catch (...) {
+      failed[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& one : failed)
+    if (one) std::rethrow_exception(one);
+  std::uint64_t hash = text_hash(source_fingerprint(source));
+  for (const std::uint64_t one : of_file) hash = text_hash(hex_of(one), hash);
   return hex_of(hash);
 }
 
