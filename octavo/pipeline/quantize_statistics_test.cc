@@ -26,7 +26,7 @@ class MadeStatistics : public InputStatistics {
     }
   }
   [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] std::string identity() const override { return "made"; }
+  [[nodiscard]] std::string identity() const override { return id; }
   [[nodiscard]] std::optional<InputRange> range_of(std::string_view module) const override {
     const auto at = ranges.find(module);
     return at == ranges.end() ? std::nullopt : std::optional(at->second);
@@ -42,6 +42,7 @@ class MadeStatistics : public InputStatistics {
   std::map<std::string, InputRange, std::less<>> ranges;
   std::vector<CacheRange> cached;
   float first_square = 1.0F;
+  std::string id = "made";
 
  private:
   std::string name_ = "made.safetensors";
@@ -49,7 +50,10 @@ class MadeStatistics : public InputStatistics {
 
 class QuantizeStatistics : public PipelineTest {
  protected:
-  QuantizeStatistics() { write_model(); }
+  void SetUp() override {
+    PipelineTest::SetUp();
+    write_model();
+  }
 
   [[nodiscard]] QuantizeCheckpointOptions with(const std::string& name,
                                                Dialect target = Dialect::compressed_tensors) const {
@@ -123,8 +127,11 @@ TEST_F(QuantizeStatistics, GiveStaticInputScales) {
     options.plan.input_scales = StaticScaleSource::statistics;
     (void)run(name, options);
     EXPECT_EQ(number(name, "model.layers.0.mlp.up_proj.input_scale"), 4.0F / largest) << name;
-    const std::string config = CheckpointReader(path(name)).config().dump(0);
-    EXPECT_NE(config.find("\"dynamic\":false"), std::string::npos) << name;
+    const CheckpointReader reader(path(name));
+    const Json& inputs =
+        reader.config()["quantization_config"]["config_groups"]["group_0"]["input_activations"];
+    EXPECT_EQ(inputs["strategy"].string_or(""), "tensor") << name;
+    EXPECT_FALSE(inputs["dynamic"].boolean_or(true)) << name;
   }
   (void)run("none", with("fp8"));
   EXPECT_FALSE(holds("none", "model.layers.0.mlp.up_proj.input_scale"));
@@ -190,8 +197,9 @@ TEST_F(QuantizeStatistics, ArePartOfWhatIsResumed) {
   (void)run("resumed", options);
   options.resume = true;
   EXPECT_TRUE(run("resumed", options).was_complete);
-  options.plan.scale_policy = "mse";
-  EXPECT_NE(refusal("resumed", ErrorCode::invalid_argument, options), "");
+  made->id = "made of another text";
+  const std::string message = refusal("resumed", ErrorCode::io, options);
+  EXPECT_NE(message.find("other options"), std::string::npos) << message;
 }
 
 }  // namespace

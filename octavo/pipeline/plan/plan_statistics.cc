@@ -56,8 +56,7 @@ class Statistics {
       }
       for (const float square : statistics().mean_square(action.weight.module))
         check(std::isfinite(square) && square >= 0.0F, ErrorCode::invalid_argument, kOp, "'",
-              shown(statistics().name(), 200), "' has an E[x^2] of ", square, " for '",
-              shown(action.weight.module, 160),
+              file(), "' has an E[x^2] of ", square, " for '", shown(action.weight.module, 160),
               "'; expected finite numbers that are not negative; collect it again");
     }
     refuse(missing);
@@ -83,7 +82,7 @@ class Statistics {
         const float most = alikes.at(alike(action.weight.module));
         check(std::isfinite(most) && most > 0.0F, ErrorCode::invalid_argument, kOp,
               "the largest input of '", shown(action.weight.module, 160), "' is ", most, " by '",
-              shown(statistics().name(), 200),
+              file(),
               "'; expected a positive number; collect statistics on more text, or exclude it");
         scale = input_scale_of(action.weight, amax > 0.0F ? amax : most);
       }
@@ -133,7 +132,7 @@ class Statistics {
         const float amax = is_one ? 448.0F : is_value ? range->second.v_amax : range->second.k_amax;
         check(std::isfinite(amax) && amax > 0.0F, ErrorCode::invalid_argument, kOp, "the largest ",
               is_value ? "value" : "key", " of '", shown(attention, 160), "' is ", amax, " by '",
-              shown(statistics().name(), 200), "'; expected a positive number; collect it again");
+              file(), "'; expected a positive number; collect it again");
         plan_.actions[action].outputs.push_back(
             cache_scale_tensor(options_.target, attention, is_value, amax / 448.0F));
       }
@@ -144,6 +143,10 @@ class Statistics {
 
  private:
   [[nodiscard]] const InputStatistics& statistics() const { return *options_.statistics; }
+  // Its name in messages.
+  [[nodiscard]] std::string file() const {
+    return options_.statistics != nullptr ? shown(statistics().name(), 200) : std::string();
+  }
 
   // Null and one name more in `missing` where there is nothing about it.
   std::optional<InputRange> range_of(const QuantizedWeight& weight, std::string_view what,
@@ -156,16 +159,14 @@ class Statistics {
       return std::nullopt;
     }
     const std::int64_t width = weight.shape[weight.shape.rank() - 1];
-    check(range->width == width, ErrorCode::invalid_argument, kOp, "'",
-          shown(statistics().name(), 200), "' has ", range->width, " channels for '",
-          shown(weight.module, 160), "', and its weight has ", width,
-          "; expected statistics of this model");
+    check(range->width == width, ErrorCode::invalid_argument, kOp, "'", file(), "' has ",
+          range->width, " channels for '", shown(weight.module, 160), "', and its weight has ",
+          width, "; expected statistics of this model");
     return range;
   }
 
   void refuse(const std::vector<std::string>& missing) const {
-    check(missing.empty(), ErrorCode::invalid_argument, kOp, "'",
-          options_.statistics ? shown(statistics().name(), 200) : "", "' has nothing about ",
+    check(missing.empty(), ErrorCode::invalid_argument, kOp, "'", file(), "' has nothing about ",
           listed(missing),
           "; expected all that are quantized; collect them anew, or exclude these");
   }
@@ -178,8 +179,7 @@ class Statistics {
       if (!action.quantize || !takes_input_scale(options_.target, action.weight)) continue;
       const auto range = range_of(action.weight, "option input_scales", missing);
       if (!range) continue;
-      check(range->amax.has_value(), ErrorCode::invalid_argument, kOp, "'",
-            shown(statistics().name(), 200),
+      check(range->amax.has_value(), ErrorCode::invalid_argument, kOp, "'", file(),
             "' has no largest inputs, which static input scales are made of; expected a file of "
             "octavo calibrate");
       float& of_all = most[alike(action.weight.module)];

@@ -1,0 +1,69 @@
+// Files of statistics as quantize_checkpoint takes them.
+#include "octavo/model/eval/input_statistics_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "octavo/checkpoint/checkpoint_reader.h"
+#include "octavo/checkpoint/checkpoint_testing_internal.h"
+#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/model_fingerprint_internal.h"
+
+namespace octavo {
+namespace {
+
+class InputStatisticsFile : public CheckpointTest {
+ protected:
+  void SetUp() override {
+    CheckpointTest::SetUp();
+    write_tensors(path("model.safetensors"), {random_tensor("a.weight", {2, 3}, 1)});
+    made.origin.tokens = 7;
+    made.origin.fingerprint = model_fingerprint(CheckpointReader(path("model.safetensors")));
+    made.modules.push_back(
+        {.module = "a", .rows = 7, .amax = {1.0F, 3.0F, 2.0F}, .mean_square = {0.5F, 0.25F, 2.0F}});
+    made.caches.push_back({.module = "self_attn", .k_amax = {1.0F, 4.0F}, .v_amax = {2.0F, 0.5F}});
+  }
+  [[nodiscard]] std::shared_ptr<const InputStatistics> opened() const {
+    write_statistics(path("statistics.safetensors"), made);
+    return open_input_statistics(path("statistics.safetensors"), path("model.safetensors"));
+  }
+
+  ModelStatistics made;
+};
+
+TEST_F(InputStatisticsFile, GivesWhatItHas) {
+  const auto seen = opened();
+  const auto range = seen->range_of("a");
+  ASSERT_TRUE(range.has_value());
+  EXPECT_EQ(range->width, 3);
+  EXPECT_EQ(range->rows, 7);
+  EXPECT_EQ(range->amax, 3.0F);
+  EXPECT_EQ(seen->mean_square("a"), (std::vector<float>{0.5F, 0.25F, 2.0F}));
+  EXPECT_FALSE(seen->range_of("b").has_value());
+  ASSERT_EQ(seen->caches().size(), 1u);
+  EXPECT_EQ(seen->caches()[0].k_amax, 4.0F);
+  EXPECT_EQ(seen->caches()[0].v_amax, 2.0F);
+}
+
+TEST_F(InputStatisticsFile, ShowsNaNInsteadOfDroppingIt) {
+  made.modules[0].amax[0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(*opened()->range_of("a")->amax));
+}
+
+TEST_F(InputStatisticsFile, IsToldFromAnotherByItsNumbers) {
+  const std::string one = opened()->identity();
+  EXPECT_EQ(opened()->identity(), one);
+  made.modules[0].mean_square[2] = 2.5F;
+  EXPECT_NE(opened()->identity(), one);
+}
+
+TEST_F(InputStatisticsFile, OfAnotherModelIsRefused) {
+  made.origin.fingerprint ^= 1;
+  const std::string message = message_of([&] { (void)opened(); }, ErrorCode::invalid_argument);
+  EXPECT_NE(message.find("is another model"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace octavo
