@@ -85,7 +85,7 @@ struct AttentionMethod {
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;
   bool sums_weight_squares =
-      false;  // the softmax fills SoftmaxJob::weight_squares where it is not null
+      false;                   // the softmax fills SoftmaxJob::weight_squares where it is not null
   float weight_factor = 1.0F;  // what a weight of 1 is stored as, a power of two
   std::int64_t tile_keys = 32;
   // Interleaves words of four bytes, as GemmMethod::interleave; null: the driver's loop.
