@@ -112,6 +112,8 @@ def join(sources: list[Source], most: int) -> list[list[Source]]:
     for source in sources:
         for members, own, words in groups:
             fits = len(members) < most and not source.alone and not members[0].alone
+            # Headers of another room may declare what this one has in another namespace.
+            fits = fits and Path(members[0].path).parent == Path(source.path).parent
             if fits and not source.own & words and not own & source.words:
                 members.append(source)
                 own |= source.own

@@ -103,6 +103,17 @@ class UnityGroupsTest(unittest.TestCase):
                 groups = self.joined(f"{own}\n", f"auto g() {{ return {word}{{}}; }}\n")
                 self.assertEqual(groups, [["0.cc"], ["1.cc"]], own)
 
+    def test_each_folder_by_itself(self):
+        for folder in ("a", "b"):
+            (self.root / folder).mkdir()
+        paths = [self.root / name for name in ("a/x.cc", "b/y.cc", "a/z.cc")]
+        for number, path in enumerate(paths):
+            path.write_text(f"int f{number}();\n")
+        command = [sys.executable, SCRIPT, self.root, self.root / "to", "8", *paths]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(Path(listed[0]).read_text(), '#include "a/x.cc"\n#include "a/z.cc"\n')
+        self.assertEqual(listed[1:], [str(paths[1])])
+
     def test_what_a_header_or_the_compiler_is_told_stays_in_its_file(self):
         plain = "int g();\n"
         for text in ("#define WIDTH 8\n#include <pcre2.h>\n", "#pragma GCC optimize(2)\n"):
