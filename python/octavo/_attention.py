@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
-from octavo._arrays import Array, describe, describe_out
+from octavo._arrays import describe, describe_out
 from octavo._attention_report import AttentionChoice, AttentionReport
 from octavo._dtypes import dtype_name
 from octavo._gemm import Operand, _operand
@@ -299,7 +299,7 @@ class _Integers(NamedTuple):
         return self.address, rows, columns, self.pitch
 
 
-def _integers(given: Any, name: str, rank: int, kind: str, beside: Array, op: str) -> _Integers:
+def _integers(given: Any, name: str, rank: int, kind: str, beside: Operand, op: str) -> _Integers:
     """Of an array with NumPy's interface, or CUDA's, where `beside` is."""
     array = given
     if not hasattr(array, "__cuda_array_interface__") and hasattr(array, "numpy"):
