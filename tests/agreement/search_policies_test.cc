@@ -66,6 +66,9 @@ TEST(SearchPolicies, RanksOfMxBlocks) {
   for (const std::int64_t cols : {32, 96, 250, 256, 8192 + 64}) {
     std::vector<float> values = all_kinds_of_values(5 * cols, 36, cols > 8000);
     values[7] = 3e38F;  // beside others of every size: its product with the factor overflows
+    // A row of blocks of 32 zeros, and of 31 and a number: a rank of zero is not an amax of zero.
+    for (std::int64_t i = 0; i < cols; ++i)
+      values[static_cast<std::size_t>(4 * cols + i)] = i % 64 == 33 ? -0.75F : 0.0F;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensor tensor = values_as(values, {5, cols}, dtype);
       for (const char* name : {"mxfp8", "mxfp6", "mxfp4"}) {
