@@ -79,7 +79,8 @@ def read(path: str) -> Source:
         if found := INCLUDE.match(line):
             # What it defines before an include is meant for that header.
             source.alone |= defines
-            if depth == 0:
+            # One without a folder is beside its source, and found from there alone.
+            if depth == 0 and (found[1][0] == "<" or "/" in found[1]):
                 source.includes.append(found[1])
             continue
         if code.startswith("#"):

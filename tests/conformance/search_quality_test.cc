@@ -114,7 +114,7 @@ TEST_P(SearchQuality, MoreCandidatesHaveLessError) {
 
 INSTANTIATE_TEST_SUITE_P(Distributions, SearchQuality,
                          ::testing::Values("normal", "student", "laplace"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& of) { return std::string(of.param); });
 
 // Judged by the weights, wmse is better than mse; by plain errors it is worse.
 TEST(WeightedSearch, IsBetterByItsWeights) {

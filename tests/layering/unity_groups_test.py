@@ -124,6 +124,11 @@ class UnityGroupsTest(unittest.TestCase):
         self.assertEqual(self.joined(text, "int g();\n"), [["0.cc", "1.cc"]])
         self.assertNotIn("immintrin", self.texts[0])
 
+    def test_an_include_from_beside_the_source_stays_there(self):
+        text = '#include "beside.h"\nint f();\n'
+        self.assertEqual(self.joined(text, "int g();\n"), [["0.cc", "1.cc"]])
+        self.assertNotIn("beside", self.texts[0])
+
     def test_the_same_sources_have_the_same_name(self):
         self.joined(PRIVATE, "int g();\n")
         before = sorted((self.root / "to").iterdir())

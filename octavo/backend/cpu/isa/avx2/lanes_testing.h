@@ -121,14 +121,15 @@ inline TileScale searched_scale(const ScaleSpec& spec, const float* x, std::int6
   }
   TileScale best = tile_scale(spec, e2m1fn, amax, tensor_scale);
   double least = HUGE_VAL;
-  for (int c = 0; is_searched(spec, amax) && c < fit_candidates(spec); ++c) {
-    const TileScale tried = fit_candidate(spec, e2m1fn, amax, tensor_scale, 0.0F, c);
+  constexpr AmaxPolicy kPolicy = AmaxPolicy::mse;
+  for (int c = 0; is_searched(kPolicy, spec, amax) && c < fit_candidates(kPolicy, spec); ++c) {
+    const TileScale tried = fit_candidate(kPolicy, spec, e2m1fn, amax, tensor_scale, 0.0F, c);
     FitRun<float> run;
     for (std::int64_t i = 0; i < n; ++i) {
       const float u = x[i] * tried.factor;
       run.add(i, u - static_cast<float>(decode<e2m1fn>(encode<e2m1fn>(static_cast<double>(u)))));
     }
-    const double error = fit_error(run.sum(), tried.scale);
+    const double error = fit_error(kPolicy, run.sum(), tried.scale);
     if (!(error < least)) continue;
     least = error;
     best = tried;
