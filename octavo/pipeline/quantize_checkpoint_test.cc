@@ -341,7 +341,7 @@ TEST_F(QuantizeCheckpointTest, WhatServersLoadAsOneHasOneAdvice) {
   const auto served = advice(Dialect::compressed_tensors);
   const std::string prefix = "model.layers.0.";
   const std::string& q = served.at(prefix + "self_attn.q_proj.weight");
-  EXPECT_TRUE(q.ends_with("load as one with it")) << q;
+  EXPECT_TRUE(q.ends_with("servers fuse with it")) << q;
   EXPECT_EQ(q, served.at(prefix + "self_attn.k_proj.weight"));
   EXPECT_EQ(q, served.at(prefix + "self_attn.v_proj.weight"));
   EXPECT_FALSE(served.at(prefix + "mlp.down_proj.weight").ends_with("as one with it"));

@@ -355,9 +355,10 @@ TEST(CheckpointReport, OneAdviceForWhatHasOneRecipe) {
   EXPECT_TRUE(advice_for("mxfp4", {&large, 1}).starts_with("fp8-block instead of mxfp4 gains 10"));
   // 10 log10(100 / (10^-0.2 + 99 / 10)) = 9.7 dB for (100 + 3 * 300) / 400 bits.
   const std::array both{small, large};
-  EXPECT_EQ(advice_for("mxfp4", both),
-            "fp8-block instead of mxfp4 gains 10 dB for 2.5 bits more, with all that servers load "
-            "as one with it");
+  EXPECT_EQ(
+      advice_for("mxfp4", both),
+      "fp8-block instead of mxfp4 gains 10 dB for 2.5 bits more, with the tensors that servers "
+      "fuse with it");
   // What one of them cannot have is no advice for any.
   std::array without = both;
   without[0].gain[3] = NAN;
