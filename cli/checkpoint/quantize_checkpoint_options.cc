@@ -155,10 +155,6 @@ void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--arith", arguments.arith,
                  "Whose order of operations, bit for bit: " + listed(arith_names()))
       ->type_name("NAME");
-  app.add_option("--tile", arguments.tile,
-                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor; "
-                 "or 64, for blocks of that size in the form of the recipe's")
-      ->type_name("RxC");
 }
 
 void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {

@@ -263,7 +263,8 @@ def test_what_fp8_quantize_makes():
     assert torch.equal(ours, same)
     columns, scale = ov.fp8_quantize(b.t().contiguous().t())
     assert columns.stride() == (1, 32)
-    assert torch.equal(_scaled_mm(a_q, columns, a_scale, scale, out_dtype=torch.float32), ours)
+    # Another layout of b may have another kernel: within the bound too, but not of the same bits.
+    check(_scaled_mm(a_q, columns, a_scale, scale, out_dtype=torch.float32), left, right)
 
 
 def test_arrays_of_numpy(ml_dtypes):
