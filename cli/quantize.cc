@@ -232,8 +232,6 @@ Command add_quantize(CLI::App& program, Globals& globals) {
             check_shared_options("quantize", *app, for_checkpoints->shared);
             if (is_shared(for_checkpoints->shared)) {
               check_kind_of_options(*app, true);
-              if (!arguments->sweep.empty())
-                throw UsageError("[quantize] got --sweep and --plan; leave one of them out");
               return run_quantize_checkpoint(*arguments, *for_checkpoints, globals);
             }
             if (arguments->input.empty())

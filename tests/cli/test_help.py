@@ -15,7 +15,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_model  # noqa: E402
 
 # Of options that take no "1".
-VALUES = {"--scale-rounding": "none", "--method": "gptq", "--window": "64", "--tokens": "64"}
+VALUES = {
+    "--scale-rounding": "none",
+    "--input-scales": "one",
+    "--kv-scales": "one",
+    "--method": "gptq",
+    "--window": "64",
+    "--tokens": "64",
+}
 
 COMMANDS = [
     "formats",

@@ -68,7 +68,7 @@ def test_mistakes(octavo, model):
     octavo(*sweep, "tile=16", "--seed", 3).refused(2, "--seed")
     model_sweep = ("quantize", "model", "--sweep", "recipe=mxfp8")
     octavo(*model_sweep, "--delete-source-shards").refused(2, "--delete-source-shards")
-    octavo(*model_sweep, "--plan", "plan.json").refused(2, "--sweep and --plan")
+    octavo(*model_sweep, "--plan", "plan.json").refused(2, "--sweep", "the plan says")
 
 
 def test_tiles_of_checkpoints(octavo, model):
