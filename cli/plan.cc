@@ -241,8 +241,9 @@ Command add_plan(CLI::App& program, Globals& globals) {
                         "NaN and Inf of weights: error (default), or clamp");
   app->add_flag("--convert", arguments->convert,
                 "Of octavo convert: codes as they are, in the dialect of --target");
-  app->add_option("--simulate", arguments->simulate,
-                  "Say how evenly so many processes, separated by commas, would share the work")
+  app->add_option(
+         "--simulate", arguments->simulate,
+         "Show how evenly the work divides among these numbers of processes, such as 1,2,8")
       ->type_name("N")
       ->expected(1)
       ->allow_extra_args(false)

@@ -59,6 +59,7 @@ TEST_F(SharedRunForkTest, OneProcessReportsAll) {
   write_model();
   QuantizeCheckpointOptions options = recipe("nvfp4");
   options.plan.shard_bytes = 250'000;
+  options.threads = 1;
   const CheckpointReport one = run("alone", options);
   plan(recipe("nvfp4"));
   const CheckpointReport report = share(sharing(1, 2));

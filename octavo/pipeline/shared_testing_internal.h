@@ -1,4 +1,6 @@
-// A model, its plan, and processes that share it, for tests.
+// A model, its plan, and processes that share it, for tests. What starts threads runs in processes
+// of its own, and calls in the test itself have one thread: the thread sanitizer keeps the threads
+// of a process whose parent had several when it was forked, and ends it.
 #pragma once
 
 #include <signal.h>
@@ -19,17 +21,20 @@ class SharedTest : public PipelineTest {
   // Files of at most 250 KB, so that matrices that share a scale lie in several.
   void plan(QuantizeCheckpointOptions options, const std::string& file = "plan.json") const {
     options.plan.shard_bytes = 250'000;
-    const CheckpointReader source(path("model"));
-    std::string content;
-    write_plan_file(source, plan_quantize(source, options.plan), {},
-                    [&](std::string_view piece) { content += piece; });
-    save(file, content);
+    const pid_t child = start([&] {
+      const CheckpointReader source(path("model"));
+      std::string content;
+      write_plan_file(source, plan_quantize(source, options.plan), {},
+                      [&](std::string_view piece) { content += piece; });
+      save(file, content);
+    });
+    EXPECT_EQ(ended(child), 0);
   }
   // The folder of one call without a plan.
   std::map<std::string, std::string> alone(QuantizeCheckpointOptions options,
                                            const std::string& out = "alone") const {
     options.plan.shard_bytes = 250'000;
-    (void)run(out, options);
+    EXPECT_EQ(ended(start([&] { (void)run(out, options); })), 0);
     return contents_of(path(out));
   }
   [[nodiscard]] QuantizeCheckpointOptions sharing(int rank, int world,
