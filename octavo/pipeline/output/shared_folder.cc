@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
@@ -151,8 +153,14 @@ void SharedFolder::remove_leftovers(std::string_view name) const {
 
 void SharedFolder::remove_work() const {
   if (!joined_) return;
-  std::error_code ignored;
-  fs::remove_all(work_, ignored);
+  // Others remove it at the same time, and a claim that is still held writes into it: what one
+  // attempt leaves, another takes.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    std::error_code ignored;
+    fs::remove_all(work_, ignored);
+    if (!fs::exists(work_, ignored)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 << attempt));
+  }
 }
 
 void SharedFolder::fail_vanished() const {
