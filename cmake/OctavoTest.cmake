@@ -33,11 +33,6 @@ if(NOT TARGET GTest::gtest_main)
   add_library(GTest::gtest ALIAS octavo_gtest)
 endif()
 
-# Checks written in Python run under the environment that `make` keeps, if there is one.
-if(NOT DEFINED Python3_EXECUTABLE AND EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
-  set(Python3_EXECUTABLE "${PROJECT_SOURCE_DIR}/.venv/bin/python")
-endif()
-
 set(OCTAVO_TEST_XML_DIR "${PROJECT_BINARY_DIR}/test-xml")
 
 # The target that `tsan` builds instead of everything.
