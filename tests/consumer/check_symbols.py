@@ -6,6 +6,8 @@ Every exported name must belong to namespace octavo, and its outermost part (oct
 octavo::Tensor) must be declared with OCTAVO_API in an installed header: a name that is exported but
 not declared is an accident that users will come to rely on. The other way round, a function that
 an installed header declares and does not define must have OCTAVO_API, or no user can link it.
+
+Nor may it use what the static libstdc++ of wheels has only with a newer glibc than they promise.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ API_TYPE = re.compile(r"\b(?:class|struct|union)\s+OCTAVO_API\s+(\w+)")
 API_OTHER = re.compile(
     r"(?<!class )(?<!struct )(?<!union )\bOCTAVO_API\s+([^;{}()=]*?)\b(\w+)\s*[(;={]"
 )
+# What of libstdc++ needs glibc after 2.34, by how its names begin, and what there is instead.
+NEWER = {"std::random_device": "octavo::random_bits (base/random_bits.h)"}
 PREFIXES = ("typeinfo name for ", "typeinfo for ", "vtable for ", "VTT for ")
 
 
@@ -62,11 +66,20 @@ def check(symbols: list[str], declared: set[str]) -> list[str]:
     return wrong
 
 
-def exported_symbols(nm: str, library: Path) -> list[str]:
-    command = [nm, "--dynamic", "--defined-only", "--demangle", str(library)]
+def check_imports(symbols: list[str]) -> list[str]:
+    return [
+        f"used, but wheels promise glibc 2.34, and it needs a newer one: {symbol}; use {instead}"
+        for symbol in symbols
+        for start, instead in NEWER.items()
+        if symbol.startswith(start)
+    ]
+
+
+def symbols_of(nm: str, library: Path, which: str) -> list[str]:
+    command = [nm, "--dynamic", which, "--demangle", str(library)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    # "0000 T octavo::version()": an address, a kind, the name with its spaces.
-    return [line.split(maxsplit=2)[2] for line in lines]
+    # "0000 T octavo::version()": an address if it is defined, a kind, the name with its spaces.
+    return [line[16:].strip().split(maxsplit=1)[1] for line in lines]
 
 
 def main() -> int:
@@ -78,7 +91,7 @@ def main() -> int:
     if len(libraries) != 1:
         print(f"expected one liboctavo.so below {options.prefix}, found {len(libraries)}")
         return 1
-    symbols = exported_symbols(options.nm, libraries[0])
+    symbols = symbols_of(options.nm, libraries[0], "--defined-only")
     declared: set[str] = set()
     wrong = []
     for header in sorted((options.prefix / "include").rglob("*.h")):
@@ -90,6 +103,7 @@ def main() -> int:
             for function in hidden_declarations(text)
         ]
     wrong += check(symbols, declared)
+    wrong += check_imports(symbols_of(options.nm, libraries[0], "--undefined-only"))
     for line in wrong:
         print(line)
     print(f"{len(symbols)} exported names, {len(wrong)} mistakes")

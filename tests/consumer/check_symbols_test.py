@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from check_symbols import check, declared_names, outermost
+from check_symbols import check, check_imports, declared_names, outermost
 from declarations import hidden_declarations
 
 HEADER = """
@@ -89,6 +89,13 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual(len(check([*good, "octavo::commented_out()"], declared)), 1)
         self.assertEqual(len(check([*good, "octavo::inner::hidden()"], declared)), 1)
         self.assertEqual(len(check([*good, "std::vector<int>::size() const"], declared)), 1)
+
+    def test_what_needs_a_newer_glibc_is_seen(self):
+        good = ["std::ostream::flush()@GLIBCXX_3.4", "memcpy@GLIBC_2.14"]
+        self.assertEqual(check_imports(good), [])
+        self.assertEqual(
+            len(check_imports([*good, "std::random_device::_M_getval()@GLIBCXX_3.4.18"])), 1
+        )
 
     def test_declarations_that_nobody_can_link(self):
         self.assertEqual(hidden_declarations(HEADER), ["hidden"])

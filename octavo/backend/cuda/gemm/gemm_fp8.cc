@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <random>
 
 #include "octavo/backend/cuda/gemm/gemm_plan.h"
 #include "octavo/backend/cuda/runtime/alignment.h"
 #include "octavo/backend/cuda/runtime/runtime.h"
+#include "octavo/base/random_bits.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
@@ -37,10 +37,7 @@ bool operand_fits(const GemmOperand& operand) {
 // A ticket for stream-K flags: a number that memory does not hold by chance and that no two
 // concurrent launches share.
 unsigned long long new_ticket() {
-  static const unsigned long long kSeed = [] {
-    std::random_device device;
-    return static_cast<unsigned long long>(device()) << 32 | device();
-  }();
+  static const unsigned long long kSeed = random_bits();
   static std::atomic<unsigned long long> count{0};
   return (kSeed + count.fetch_add(1, std::memory_order_relaxed) * 0x9E3779B97F4A7C15ull) | 1;
 }
