@@ -26,6 +26,7 @@ where something deviates from the standard.)";
 
 struct Arguments {
   std::string program;
+  bool has_program = false;
   double timeout = 10;
   bool serve = false;
 };
@@ -58,6 +59,10 @@ int serve() {
 }
 
 int run(const Arguments& arguments, const Globals& globals) {
+  if (arguments.has_program && arguments.program.find_first_not_of(" \t\n") == std::string::npos)
+    throw UsageError(
+        "[conform] --exec: got an empty command; expected a program, or leave it out "
+        "to test octavo itself");
   if (arguments.serve) {
     if (!arguments.program.empty())
       throw UsageError("[conform] got --serve and --exec; expected one of them");
@@ -93,7 +98,10 @@ Command add_conform(CLI::App& program, Globals& globals) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 86400.0).description(""));
   app->add_flag("--serve", arguments->serve, "Answer such requests from standard input");
-  return {app, [arguments, &globals] { return run(*arguments, globals); }};
+  return {app, [arguments, app, &globals] {
+            arguments->has_program = app->count("--exec") > 0;
+            return run(*arguments, globals);
+          }};
 }
 
 }  // namespace octavo::cli

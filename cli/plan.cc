@@ -24,6 +24,7 @@
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/plan/file/plan_file.h"
+#include "octavo/report/choose_format.h"
 
 namespace octavo::cli {
 namespace {
@@ -33,7 +34,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo plan model/ --recipe nvfp4 --simulate 1,8,64     how evenly 1, 8 and 64 processes share it
   octavo plan plan.json --simulate 16                     the same of a plan that is there
   octavo plan fp8/ -o plan.json --convert --target modelopt
-  srun octavo quantize --plan plan.json -o out/           the work, by every process of a Slurm step
+  srun --cpus-per-task=32 octavo quantize --plan plan.json -o out/   the work, by every process of
+                                                          a Slurm step with that many cores each
 
 Headers alone are read. Every process gets the same plan and the same output folder; see
 docs/guide/clusters.md.)";
@@ -104,6 +106,11 @@ Planned planned(const Arguments& arguments) {
     throw UsageError(
         "[plan] target gguf is one file, which processes cannot divide; octavo "
         "quantize writes it");
+  if (options.format == kMeasuredFormat)
+    throw UsageError(
+        "[plan] got --format auto, which is chosen by all values, and every process of a plan "
+        "would read them again; octavo quantize takes it in one process, or name the formats "
+        "(--format, --recipe-for)");
   const OtherFiles others = copied_files(arguments.checkpoint.follow_links);
   out.source.emplace(arguments.convert ? CheckpointReader(input, others)
                                        : open_values(input, others));
@@ -182,16 +189,33 @@ std::string summary(const Planned& planned) {
   return out + notes_text(planned.plan.notes);
 }
 
-// A model's folder has .json files of its own, and what else lies there is copied with it.
-void check_is_outside(const std::string& model, const std::string& output) {
+// A model's folder has .json files of its own, and what else lies there is copied with it. Beside a
+// model that is one file a plan may lie, but not under a name that its loaders read. Nowhere is a
+// file replaced that is no plan.
+void check_replaces_nothing(const std::string& model, const std::string& output) {
   namespace fs = std::filesystem;
+  const auto refuse = [&](const char* what) {
+    throw UsageError(
+        text("[plan] -o: '", octavo::shown(output, 200), "' ", what, "; give another name"));
+  };
   std::error_code error;
-  if (!fs::is_directory(model, error)) return;
-  const fs::path there = fs::absolute(output, error).parent_path();
-  if (fs::equivalent(model, there, error))
-    throw UsageError(text("[plan] -o: '", octavo::shown(output, 200),
-                          "' is in the model's folder, whose files a plan must not replace; write "
-                          "it elsewhere"));
+  const bool is_folder = fs::is_directory(model, error);
+  fs::path beside = fs::absolute(model, error);
+  if (!is_folder) beside = beside.parent_path();
+  const fs::path file = fs::absolute(output, error);
+  for (fs::path there = file.parent_path(); is_folder; there = there.parent_path()) {
+    if (fs::equivalent(beside, there, error))
+      refuse("is in the model's folder, whose files a plan must not replace");
+    if (there == there.parent_path()) break;
+  }
+  const std::string name = file.filename().string();
+  const auto is_any_of = [&](const auto&... names) { return ((name == names) || ...); };
+  if (fs::equivalent(beside, file.parent_path(), error) &&
+      (name.ends_with(".index.json") ||
+       is_any_of("config.json", "hf_quant_config.json", "generation_config.json", "tokenizer.json",
+                 "tokenizer_config.json")))
+    refuse("has the name of a file that a model has, beside this one");
+  if (fs::exists(file, error) && !is_plan_file(output)) refuse("is there already, and is no plan");
 }
 
 int run(const CLI::App& app, const Arguments& arguments, const Globals& globals) {
@@ -200,7 +224,7 @@ int run(const CLI::App& app, const Arguments& arguments, const Globals& globals)
   const std::string& output = arguments.common.output;
   if (!output.empty()) {
     check_ending("plan", "-o", output_name("plan", output), ".json");
-    check_is_outside(arguments.common.input, output);
+    check_replaces_nothing(arguments.common.input, output);
   }
   const Planned made = planned(arguments);
   if (!output.empty()) {
@@ -237,6 +261,8 @@ Command add_plan(CLI::App& program, Globals& globals) {
       ->type_name("FILE");
   add_recipe_options(*app, arguments->common);
   add_plan_options(*app, arguments->checkpoint);
+  // Refused with its reason, and so not offered.
+  app->get_option("--statistics")->group("");
   add_non_finite_option(*app, arguments->common.non_finite,
                         "NaN and Inf of weights: error (default), or clamp");
   app->add_flag("--convert", arguments->convert,

@@ -1,5 +1,5 @@
-"""Plans and simulates models of a trillion parameters, and times processes that share a plan; see
-README.md."""
+"""Plans and simulates models of a trillion parameters, times processes that share a plan, and holds
+their folders against those of one; see README.md."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.cluster.identical import identical
 from bench.cluster.planned import planned
 from bench.cluster.processes import processes
+from bench.cluster.refused import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,9 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=Path, default=ROOT / "build/release/bin/octavo")
     parser.add_argument("--folder", type=Path, help="where models are put")
-    parser.add_argument("--only", choices=("planned", "processes"))
+    parser.add_argument("--only", choices=("planned", "processes", "identical", "refused"))
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bound is missed")
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="one that has octavo and ray"
+    )
     arguments = parser.parse_args()
     machine = {
         "platform": platform.platform(),
@@ -33,9 +38,17 @@ def main() -> int:
     found: dict[str, object] = {"question": "cluster", "machine": machine}
     missed: list[str] = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as made:
-        for name, question in (("planned", planned), ("processes", processes)):
+        questions = {
+            "planned": planned,
+            "processes": processes,
+            "identical": lambda program, made: identical(program, made, arguments.python),
+            "refused": refused,
+        }
+        for name, question in questions.items():
             if arguments.only in (None, name):
-                rows, worse = question(arguments.program, Path(made))
+                folder = Path(made) / name
+                folder.mkdir()
+                rows, worse = question(arguments.program, folder)
                 found[name] = rows
                 missed += worse
     if arguments.json is not None:

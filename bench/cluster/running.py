@@ -36,8 +36,10 @@ def run(program: Path, *words: object) -> Took:
     return Took(out, seconds, cpu, usage.ru_maxrss * 1024.0)
 
 
-def together(program: Path, words: list[list[object]], cores: list[set[int]]) -> float:
-    """Seconds until all of these processes are done, each on its cores."""
+def together(
+    program: Path, words: list[list[object]], cores: list[set[int]]
+) -> tuple[float, list[float]]:
+    """Seconds until all of these processes are done, each on its cores; and of CPU of each."""
     start = time.monotonic()
     running = []
     for one, on in zip(words, cores, strict=True):
@@ -49,7 +51,11 @@ def together(program: Path, words: list[list[object]], cores: list[set[int]]) ->
                 preexec_fn=lambda on=on: os.sched_setaffinity(0, on),
             )
         )
+    cpu = []
     for process in running:
-        if process.wait() != 0:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
             raise SystemExit(f"{process.args} ended with {process.returncode}")
-    return time.monotonic() - start
+        cpu.append(usage.ru_utime + usage.ru_stime)
+    return time.monotonic() - start, cpu

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-from . import attention, checkpoint, cpu, h200, h200_attention, h200_decode, h200_gemm, readme, x86
+from . import (
+    attention,
+    checkpoint,
+    cluster,
+    cpu,
+    h200,
+    h200_attention,
+    h200_decode,
+    h200_gemm,
+    readme,
+    x86,
+)
 from .results import newest, on_h200, results, section
 
 TOP = (
@@ -38,6 +49,7 @@ def performance() -> str:
         *cpu_sections("linear", cpu.layer),
         *cpu_sections("x86", x86.x86),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
+        cluster.cluster(newest("cluster")),
         "## NVIDIA H200",
         h200.memory_bound(on_h200("")),
         h200_gemm.products(on_h200("products")),

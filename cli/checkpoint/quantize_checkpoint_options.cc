@@ -9,6 +9,7 @@
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
 #include "octavo/model/eval/input_statistics_file.h"
+#include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/report/choose_format.h"
 
 namespace octavo::cli {
@@ -278,7 +279,8 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   out.input_scales = parse_static_scale_source(arguments.input_scales);
   out.kv_scales = parse_static_scale_source(arguments.kv_scales);
   if (!arguments.statistics.empty())
-    out.statistics = open_input_statistics(arguments.statistics, common.input);
+    out.statistics =
+        open_input_statistics(arguments.statistics, common.input, deleted_shards_of(common.output));
   return out;
 }
 

@@ -66,22 +66,29 @@ bool add_verdict(const std::string& output, Dialect target, bool finite, JsonMem
 
 // Checks everything that a run would be refused for; options that a dry run does not use are noted.
 int dry_run(const QuantizeArguments& common, const CheckpointArguments& arguments,
-            const QuantizePlanOptions& options, const Globals& globals) {
+            const QuantizePlanOptions& options, const std::optional<GptqCalibration>& gptq,
+            const Globals& globals) {
   std::string unused;
   int count = 0;
   const auto note = [&](bool given, const char* name) {
     if (given) unused += text(count++ > 0 ? ", " : "", name);
   };
-  note(!common.output.empty(), "-o");
+  note(!common.output.empty() && !gptq, "-o");
   note(!arguments.report.empty(), "--report");
   note(!common.gates.empty(), "--fail-if");
-  note(arguments.resume, "--resume");
+  note(arguments.resume && !gptq, "--resume");
   note(arguments.delete_source, "--delete-source-shards");
   note(common.threads.has_value(), "--threads");
-  note(!arguments.max_memory.empty(), "--max-memory");
+  note(!arguments.max_memory.empty() && !gptq, "--max-memory");
   if (!unused.empty())
     say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
              unused, count == 1 ? " does nothing here" : " do nothing here"));
+  if (gptq)
+    say(text("octavo: [quantize] ", check_gptq_checkpoint(common.input, common.output,
+                                                          {.plan = options,
+                                                           .resume = arguments.resume,
+                                                           .follow_links = arguments.follow_links},
+                                                          *gptq)));
   const CheckpointReader source = open_values(common.input, copied_files(arguments.follow_links));
   const QuantizePlan plan = plan_quantize(source, options);
   if (globals.json)
@@ -128,9 +135,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (!arguments.compare.empty())
     checked = {
         .include = checked.include, .exclude = checked.exclude, .recipe_for = checked.recipe_for};
-  if (!options.shared)
-    check_usage(common.input, checked,
-                arguments.delete_source ? text(common.output, "/", kDeletedShards) : std::string());
+  if (!options.shared) check_usage(common.input, checked, deleted_shards_of(common.output));
   if (arguments.delete_source && !arguments.compare.empty())
     refuse("got --delete-source-shards and --compare, which writes no model; leave one out");
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
@@ -139,9 +144,11 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     refuse("got --method gptq and ", options.shared ? "--plan" : "--compare",
            ", which rounds to nearest; leave one out");
   if (gptq && !arguments.max_memory.empty()) gptq->max_memory = options.max_memory;
+  if (gptq)
+    gptq->on_begin = [](const std::string& needs) { say(text("octavo: [quantize] ", needs)); };
   if (!arguments.compare.empty())
     return run_compare_recipes(common, arguments, std::move(options), globals);
-  if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
+  if (arguments.dry_run) return dry_run(common, arguments, options.plan, gptq, globals);
   if (common.output.empty()) {
     // What is wrong with the input comes first.
     if (!options.shared) (void)CheckpointReader(common.input);

@@ -37,6 +37,21 @@ bool wait_for(int pipe, short events, double until) {
   }
 }
 
+// The process group that a signal ends with this program: the terminal's Ctrl-C reaches this
+// program's own group alone.
+volatile sig_atomic_t running_group = 0;
+constexpr std::array<int, 3> kEndingSignals{SIGINT, SIGTERM, SIGHUP};
+
+void end_group_and_die(int signal_number) {
+  if (running_group > 0) ::kill(-static_cast<pid_t>(running_group), SIGKILL);
+  constexpr std::string_view kSaid = "octavo: [conform] interrupted; the program was ended\n";
+  if (::write(STDERR_FILENO, kSaid.data(), kSaid.size()) < 0) {
+    // There is no one to tell.
+  }
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
+}
+
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
@@ -65,6 +80,12 @@ ChildProgram::ChildProgram(std::string command, double limit_seconds)
     ::_exit(127);
   }
   ::setpgid(pid_, pid_);
+  running_group = pid_;
+  for (std::size_t i = 0; i < kEndingSignals.size(); ++i) {
+    before_[i] = ::signal(kEndingSignals[i], end_group_and_die);
+    // Signals ignored at start (nohup, &) stay ignored.
+    if (before_[i] == SIG_IGN) ::signal(kEndingSignals[i], SIG_IGN);
+  }
   ::close(to.ends[0]);
   ::close(from.ends[1]);
   to_ = to.ends[1];
@@ -72,7 +93,11 @@ ChildProgram::ChildProgram(std::string command, double limit_seconds)
   ::fcntl(to_, F_SETFL, O_NONBLOCK);
 }
 
-ChildProgram::~ChildProgram() { end(); }
+ChildProgram::~ChildProgram() {
+  end();
+  running_group = 0;
+  for (std::size_t i = 0; i < kEndingSignals.size(); ++i) ::signal(kEndingSignals[i], before_[i]);
+}
 
 void ChildProgram::end() {
   if (pid_ < 0) return;

@@ -2,6 +2,7 @@
 // limit.
 #pragma once
 
+#include <array>
 #include <string>
 
 namespace octavo::cli {
@@ -10,7 +11,7 @@ class ChildProgram {
  public:
   // `command` as a shell reads it. Throws Error(io) where it cannot be started.
   ChildProgram(std::string command, double limit_seconds);
-  ~ChildProgram();  // ends it, and what it started
+  ~ChildProgram();  // ends it, and what it started; so does a signal that ends this program
   ChildProgram(const ChildProgram&) = delete;
   ChildProgram& operator=(const ChildProgram&) = delete;
 
@@ -27,6 +28,7 @@ class ChildProgram {
   double limit_seconds_;
   int pid_ = -1, to_ = -1, from_ = -1;
   bool gave_up_ = false;
+  std::array<void (*)(int), 3> before_{};  // handlers of signals
 };
 
 }  // namespace octavo::cli

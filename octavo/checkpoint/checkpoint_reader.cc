@@ -11,6 +11,7 @@
 #include "octavo/base/count_text.h"
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/folder_guard_internal.h"
@@ -75,12 +76,16 @@ CheckpointReader::CheckpointReader(const std::string& path, OtherFiles others,
       config_(std::make_shared<Json>()),
       hf_quant_config_(config_) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    fail_on_file(errno, path, kOp, "could not open '", shown(path, 200),
-                 "': ", std::strerror(errno),
+  const int error = stat(path.c_str(), &status) == 0 ? 0 : errno;
+  if (error != 0 && (error != ENOENT || !stat_shard(path, deleted_shards_, status)))
+    fail_on_file(error, path, kOp, "could not open '", shown(path, 200),
+                 "': ", std::strerror(error),
                  "; expected a folder with a model, or a .safetensors or .gguf file");
   is_folder_ = S_ISDIR(status.st_mode);
-  if (is_folder_) {
+  if (error != 0) {
+    files_.push_back(open_deleted_shard(path, deleted_shards_));
+    take_tensors(nullptr);
+  } else if (is_folder_) {
     open_folder(FolderGuard(path, others));
   } else if (path.ends_with(".gguf") || gguf::is_gguf(path)) {
     open_gguf();
@@ -140,7 +145,8 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
     }
     check_no_shard_is_left_out(used, weights, index_name_);
   } else {
-    used = {only_weights(path_, guard, weights)};
+    const std::string deleted = weights.empty() ? only_deleted_shard(deleted_shards_) : "";
+    used = {deleted.empty() ? only_weights(path_, guard, weights) : deleted};
     guard.check_read(used.front());
   }
   for (const std::string& name : used) {
@@ -153,7 +159,7 @@ void CheckpointReader::open_folder(const FolderGuard& guard) {
   take_tensors(index ? &*index : nullptr);
   for (const std::string& name : names) {
     if (name == kConfig || name == kHfQuantConfig || name.ends_with(kIndex) ||
-        contains(used, name) || name.ends_with(".octavo-tmp"))
+        contains(used, name) || is_temporary_name(name))
       continue;
     if (is_weights_name(name)) {
       if (name.ends_with(kWeights) && !name.starts_with('.')) unread_files_.push_back(name);

@@ -11,7 +11,9 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/checkpoint/deleted_shards_internal.h"
+#include "octavo/safetensors/header_writer.h"
 
 namespace octavo {
 namespace {
@@ -68,7 +70,9 @@ void copy_bytes(int from, int to, std::uint64_t begin, std::uint64_t bytes) {
 }  // namespace
 
 void keep_shard_header(const safetensors::FileReader& shard, const std::string& folder) {
-  const std::string kept = kept_path(shard.path(), folder), temporary = kept + ".octavo-tmp";
+  const std::string name = std::filesystem::path(shard.path()).filename().string();
+  const std::string kept = kept_path(shard.path(), folder),
+                    temporary = text(folder, "/", temporary_name(name));
   // Of the file: where weights are decoded, shard.header() is that of their values.
   const safetensors::Header header = safetensors::FileReader(shard.path()).header();
   std::error_code error;
@@ -76,7 +80,7 @@ void keep_shard_header(const safetensors::FileReader& shard, const std::string& 
   try {
     const Descriptor from(open(shard.path().c_str(), O_RDONLY | O_CLOEXEC));
     const Descriptor to(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
     const Descriptor in(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct stat status {};
     if (from.number() < 0 || to.number() < 0 || in.number() < 0 ||
@@ -100,6 +104,36 @@ void keep_shard_header(const safetensors::FileReader& shard, const std::string& 
 
 safetensors::FileReader open_deleted_shard(const std::string& path, const std::string& folder) {
   return {path, std::make_shared<DeletedShard>(path, kept_path(path, folder))};
+}
+
+bool is_kept_shard(const std::string& path, const std::string& folder) {
+  const std::string kept = kept_path(path, folder);
+  struct stat now {
+  }, then{};
+  if (lstat(path.c_str(), &now) != 0 || lstat(kept.c_str(), &then) != 0 ||
+      now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
+      now.st_mtim.tv_nsec != then.st_mtim.tv_nsec)
+    return false;
+  try {
+    return safetensors::write_header(safetensors::FileReader(path).header()) ==
+           safetensors::write_header(safetensors::FileReader(kept).header());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string only_deleted_shard(const std::string& folder) {
+  std::string found;
+  std::error_code ignored;
+  if (folder.empty()) return found;
+  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (is_temporary_name(name)) continue;
+    if (!found.empty()) return "";
+    found = name;
+  }
+  return found;
 }
 
 bool stat_shard(const std::string& path, const std::string& folder, struct stat& status) {

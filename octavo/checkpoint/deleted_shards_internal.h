@@ -19,6 +19,12 @@ void keep_shard_header(const safetensors::FileReader& shard, const std::string& 
 [[nodiscard]] safetensors::FileReader open_deleted_shard(const std::string& path,
                                                          const std::string& folder);
 
+// Is what lies at `path` the shard whose header is kept: of its size, time and header?
+[[nodiscard]] bool is_kept_shard(const std::string& path, const std::string& folder);
+
+// The name of the one shard that is kept; empty where there are none or several.
+[[nodiscard]] std::string only_deleted_shard(const std::string& folder);
+
 // stat() of a shard that may be deleted; `folder` may be empty.
 [[nodiscard]] bool stat_shard(const std::string& path, const std::string& folder,
                               struct stat& status);

@@ -10,15 +10,14 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/stale_internal.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "checkpoint";
 
-}  // namespace
-
-std::string read_small_file(const std::string& path, std::uint64_t most) {
+std::string read_once(const std::string& path, std::uint64_t most) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail_on_file(errno, path, kOp, "could not open '", shown(path, 200),
@@ -40,6 +39,27 @@ std::string read_small_file(const std::string& path, std::uint64_t most) {
                    "': ", got < 0 ? std::strerror(errno) : "it became shorter");
     done += static_cast<std::size_t>(got);
   }
+  return content;
+}
+
+}  // namespace
+
+std::string read_small_file(const std::string& path, std::uint64_t most) {
+  std::string content;
+  // Any of its steps may find that the file was replaced.
+  const auto attempt = [&] {
+    try {
+      content = read_once(path, most);
+      return 0;
+    } catch (const FileError& error) {
+      if (error.number() != ESTALE) throw;
+      errno = ESTALE;
+      return -1;
+    }
+  };
+  if (unless_stale(attempt) != 0)
+    fail_on_file(ESTALE, path, kOp, "could not read '", shown(path, 200),
+                 "': ", std::strerror(ESTALE));
   return content;
 }
 

@@ -64,8 +64,9 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
         source, plan, streaming,
         {.options = text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
                          " bytes=", plan.bytes_after),
-         .source = source_identity(source),
-         .sample = [&] { return source_sample(source, options.threads); }},
+         .source = source_fingerprint(source),
+         .times = source_identity(source),
+         .samples = [&] { return shard_samples(source, options.threads); }},
         out, provenance);
   }
 }
@@ -105,6 +106,7 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
            .threads = options.threads,
            .on_progress = options.on_progress});
     });
+    remove_work(out);
     result.was_complete = true;
     result.notes.push_back(finished_note(out, depth, result.written_again));
   } else {
@@ -127,7 +129,8 @@ ConvertCheckpointResult convert_checkpoint(const std::string& source_path, const
   std::optional<SharedPlan> shared;
   if (options.shared) shared.emplace(kOp, *options.shared, kPlanOfConvert, out);
   const Dialect target = shared ? shared->file().options.target : given;
-  const bool follow_links = options.follow_links || (shared && shared->file().follow_links);
+  const bool follow_links =
+      shared ? shared->follow_links(options.follow_links) : options.follow_links;
   const CheckpointReader source(shared ? shared->model(source_path) : source_path,
                                 copied_files(follow_links));
   if (shared) shared->check_source(source);

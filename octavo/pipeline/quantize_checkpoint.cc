@@ -98,6 +98,15 @@ bool is_of(const QuantizePlan& plan, const MadeCodes* codes, const Json& provena
   return provenance["options_hash"].string_or("") == hex_of(text_hash(options_text(plan, codes)));
 }
 
+// Shards that were to be deleted and are not.
+void note_left(const std::vector<std::string>& left, CheckpointReport& report) {
+  if (left.empty()) return;
+  report.notes.push_back(text(left.size(), left.size() == 1 ? " file" : " files",
+                              " of the source could not be deleted, such as '",
+                              shown(left.front(), 120),
+                              "': changed since, of another name, too, or not to be written to"));
+}
+
 // The report for a complete folder: everything but the metrics, which are measured while streaming;
 // of one of several processes without the tensors, as each of them makes it.
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
@@ -123,9 +132,11 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
                       .depth = depth,
                       .threads = options.threads,
                       .on_progress = options.on_progress});
+  remove_work(out);
+  std::vector<std::string> left;
   // An earlier call was stopped as it deleted the last shards.
   if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
-    SourceDeletion(source, plan, out).folder_is_complete();
+    left = delete_kept_shards(source, out);
   CheckpointReport report;
   if (options.shared) {
     report = report_of_part(source, plan, {});
@@ -139,6 +150,7 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
   report.was_complete = true;
   report.ranges = read_error_ranges(provenance["error_ranges"]);
   report.notes.push_back(finished_note(out, depth, written_again) + "; compare measures it");
+  note_left(left, report);
   report.written_again = std::move(written_again);
   return report;
 }
@@ -190,13 +202,18 @@ CheckpointReport run(const CheckpointReader& source, QuantizePlan plan, const st
   if (shared)
     return into_shared_folder(source, plan, out, identity, *shared, options, make_provenance,
                               provenance);
+  std::vector<std::string> left;
   auto results = stream_into_folder(
       source, plan, options,
       {.options = text(options_text(plan, options.codes), " measure=", options.measure),
-       .source = identity,
-       .sample = [&] { return source_sample(source, options.threads); }},
-      out, make_provenance);
-  return make_report(source, plan, results, provenance, options.measure, options.threads);
+       .source = source_fingerprint(source),
+       .times = identity,
+       .samples = [&] { return shard_samples(source, options.threads); }},
+      out, make_provenance, &left);
+  CheckpointReport report =
+      make_report(source, plan, results, provenance, options.measure, options.threads);
+  note_left(left, report);
+  return report;
 }
 
 }  // namespace
@@ -209,7 +226,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   if (options.shared) {
     shared.emplace(kOp, *options.shared, kPlanOfQuantize, out);
     options.plan = shared->file().options;
-    options.follow_links = options.follow_links || shared->file().follow_links;
+    options.follow_links = shared->follow_links(options.follow_links);
   }
   check_output_name(kOp, out, options.plan.target);
   check(!options.delete_source || (!shared && !is_one_file(out)), ErrorCode::invalid_argument, kOp,
@@ -220,9 +237,9 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
       kOp,
       "got option delete_source and format 'auto'; a call that goes on would read all values again "
       "to choose formats, deleted ones too: leave one of them out");
-  const CheckpointReader source = open_values(
-      shared ? shared->model(source_path) : source_path, copied_files(options.follow_links),
-      options.delete_source ? text(out, "/", kDeletedShards) : std::string());
+  const CheckpointReader source = open_values(shared ? shared->model(source_path) : source_path,
+                                              copied_files(options.follow_links),
+                                              shared ? std::string() : deleted_shards_of(out));
   if (shared) shared->check_source(source);
   const std::string identity = source_identity(source);
   QuantizePlan plan = plan_quantize(source, options.plan);

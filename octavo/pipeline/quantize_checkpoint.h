@@ -10,6 +10,7 @@
 #include <string>
 
 #include "octavo/base/macros.h"
+#include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/pipeline/plan/quantize_options.h"
 #include "octavo/report/checkpoint_report.h"
 
@@ -23,5 +24,11 @@ namespace octavo {
 [[nodiscard]] OCTAVO_API CheckpointReport
 quantize_checkpoint(const std::string& source, const std::string& out,
                     const QuantizeCheckpointOptions& options = {});
+
+// The folder in an output folder with headers of the source's shards that were deleted (option
+// delete_source), for what opens such a source again.
+[[nodiscard]] inline std::string deleted_shards_of(const std::string& out) {
+  return out.empty() ? out : out + "/" + std::string(kDeletedShards);
+}
 
 }  // namespace octavo

@@ -284,7 +284,8 @@ TEST_F(QuantizeCheckpointTest, ASourceThatShrinksIsAnError) {
   const QuantizeCheckpointOptions options = recipe("fp8-channel");
   const QuantizePlan plan = plan_quantize(source, options.plan);
   std::filesystem::resize_file(path("model/model-00002-of-00002.safetensors"), 100'000);
-  OutputFolder folder(path("out"), source, {"", "", [] { return std::string(); }}, false);
+  const auto none = [] { return std::vector<std::string>(); };
+  OutputFolder folder(path("out"), source, {"", "", "", none}, false);
   const std::string message = message_of(
       [&] { (void)stream_checkpoint(source, plan, options, {.folder = &folder, .file = {}}); },
       ErrorCode::io);

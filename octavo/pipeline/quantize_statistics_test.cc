@@ -25,7 +25,7 @@ class MadeStatistics : public InputStatistics {
       cached.push_back({prefix + "self_attn", 8.0F, 2.0F});
     }
   }
-  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const std::string& name() const override { return file; }
   [[nodiscard]] std::string identity() const override { return id; }
   [[nodiscard]] std::optional<InputRange> range_of(std::string_view module) const override {
     const auto at = ranges.find(module);
@@ -42,10 +42,7 @@ class MadeStatistics : public InputStatistics {
   std::map<std::string, InputRange, std::less<>> ranges;
   std::vector<CacheRange> cached;
   float first_square = 1.0F;
-  std::string id = "made";
-
- private:
-  std::string name_ = "made.safetensors";
+  std::string id = "made", file = "made.safetensors";
 };
 
 class QuantizeStatistics : public PipelineTest {
@@ -200,6 +197,18 @@ TEST_F(QuantizeStatistics, ArePartOfWhatIsResumed) {
   made->id = "made of another text";
   const std::string message = refusal("resumed", ErrorCode::io, options);
   EXPECT_NE(message.find("other options"), std::string::npos) << message;
+}
+
+// The same statistics in another place are the same; others in the same place are not.
+TEST_F(QuantizeStatistics, CountByTheirContentWhereverTheyLie) {
+  QuantizeCheckpointOptions options = with("nvfp4");
+  options.plan.scale_policy = "wmse";
+  (void)run("out", options);
+  options.resume = true;
+  made->file = "elsewhere/made.safetensors";
+  EXPECT_TRUE(run("out", options).was_complete);
+  made->id = "others";
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, options), "other options"));
 }
 
 }  // namespace

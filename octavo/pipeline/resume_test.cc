@@ -72,6 +72,16 @@ TEST_F(ResumeTest, AFinishedFileIsKeptWhereItsBytesAreWhatWasWritten) {
   EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
 }
 
+// A copy of the model, on another machine or from a backup, has other times.
+TEST_F(ResumeTest, GoesOnWithACopyOfTheSource) {
+  (void)run("whole", options);
+  stop_after_a_file();
+  std::filesystem::rename(path("model"), path("first"));
+  std::filesystem::copy(path("first"), path("model"));
+  EXPECT_LT(work_of_resuming(), CheckpointReader(path("model")).nbytes() * 2 / 3);
+  EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
+}
+
 // Damage that leaves size, time and header unchanged, such as a lost page.
 TEST_F(ResumeTest, AFinishedFileWithOtherBytesIsWrittenAgain) {
   (void)run("whole", options);

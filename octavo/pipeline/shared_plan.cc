@@ -16,6 +16,14 @@ SharedPlan::SharedPlan(std::string_view op, const SharedRun& shared, std::string
         "' is one file, which several processes cannot divide; give the name of a folder");
 }
 
+bool SharedPlan::follow_links(bool given) const {
+  check(!given || file_.follow_links, ErrorCode::invalid_argument, "plan",
+        "got option follow_links, and '", shown(path_, 200),
+        "' says for all processes that links are not followed; leave it out, or make another plan "
+        "(octavo plan)");
+  return file_.follow_links;
+}
+
 void SharedPlan::check_source(const CheckpointReader& source) const {
   check_plan_source(file_, path_, source);
 }

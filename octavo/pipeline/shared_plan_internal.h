@@ -22,6 +22,9 @@ class SharedPlan {
   [[nodiscard]] std::string model(const std::string& given) const {
     return given.empty() ? file_.model : given;
   }
+  // What the plan says, for all processes; `given` is what this one was given. Throws Error where
+  // it asks for links that the others do not follow.
+  [[nodiscard]] bool follow_links(bool given) const;
   void check_source(const CheckpointReader& source) const;
   [[nodiscard]] SharedIdentity identity(const CheckpointReader& source, const QuantizePlan& plan,
                                         const QuantizeCheckpointOptions& options) const;

@@ -2,10 +2,13 @@
 #include "octavo/pipeline/plan/shared_run.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/output/shared_folder_internal.h"
 #include "octavo/pipeline/shared_testing_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
 
 namespace octavo {
 namespace {
@@ -19,6 +22,11 @@ class SharedRunTest : public SharedTest {
     options.every_row_block = true;
     options.on_progress = [&](const Progress&) { return calls++ < row_blocks; };
     (void)message_of([&] { (void)share(options); }, ErrorCode::unsupported);
+  }
+  [[nodiscard]] bool has_done_records() const {
+    for (const auto& [name, content] : contents_of(path("out/octavo-work")))
+      if (name.ends_with(".done.json")) return true;
+    return false;
   }
 };
 
@@ -80,6 +88,72 @@ TEST_F(SharedRunTest, ARecordThatCannotBeReadIsMadeAnew) {
   save("two/octavo-work/run.0.claim", "someone at 1, 0 bytes\n");
   (void)share(sharing(0, 2, 0.2), "two");
   EXPECT_EQ(contents_of(path("two")), whole);
+}
+
+// Which run it was cannot be seen any more: another plan's work must not become this one's.
+TEST_F(SharedRunTest, ADamagedRecordBesideFinishedWorkIsAnError) {
+  write_model();
+  plan(recipe("fp8"));
+  begin(30);
+  ASSERT_TRUE(has_done_records());
+  for (const char* const damaged : {"", "{\"octavo_run\": 1,", "[]", "7"}) {
+    save("out/octavo-work/run.json", damaged);
+    const auto before = contents_of(path("out/octavo-work"));
+    const std::string said = refused(ErrorCode::io, sharing(1, 2));
+    EXPECT_TRUE(has(said, "run.json") && has(said, "is damaged")) << said;
+    EXPECT_EQ(contents_of(path("out/octavo-work")), before);
+  }
+  // Or it is gone, and amaxes are all that was found so far.
+  save("two/octavo-work/amax-00001.done.json", "{}");
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(1, 2), "two"), "damaged or lost"));
+  EXPECT_FALSE(std::filesystem::exists(path("two/octavo-work/run.json")));
+}
+
+// Something else has the record's name: that is no half a record, and an error.
+TEST_F(SharedRunTest, ARecordThatIsNoFileIsAnError) {
+  write_model();
+  plan(recipe("fp8"));
+  const std::string record = path("out/octavo-work/run.json");
+  std::filesystem::create_directories(record);
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1)), "run.json"));
+  std::filesystem::remove(record);
+  ASSERT_EQ(mkfifo(record.c_str(), 0600), 0);
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(0, 1)), "run.json"));
+  EXPECT_TRUE(std::filesystem::is_fifo(record));
+}
+
+// Killed between config.json and the end: whoever comes next clears up.
+TEST_F(SharedRunTest, WhatIsLeftOfACompleteRunGoes) {
+  write_model();
+  plan(recipe("fp8"));
+  const auto whole = alone(recipe("fp8"));
+  const auto leave = [&] {
+    save("out/octavo-work/run.json", "{}");
+    save("out/octavo-work/finish.0.claim", "someone at 1, 0 bytes\n");
+    save("out/.model-00001-of-00009.safetensors.0123-7-89.octavo-tmp", "half");
+  };
+  (void)share(sharing(0, 1));
+  leave();
+  EXPECT_TRUE(share(sharing(0, 1)).was_complete);
+  EXPECT_EQ(contents_of(path("out")), whole);
+  EXPECT_FALSE(std::filesystem::exists(path("out/octavo-work")));
+  leave();
+  QuantizeCheckpointOptions one = recipe("fp8");
+  one.plan.shard_bytes = 250'000;
+  one.resume = true;
+  EXPECT_TRUE(run("out", one).was_complete);
+  EXPECT_EQ(contents_of(path("out")), whole);
+  EXPECT_FALSE(std::filesystem::exists(path("out/octavo-work")));
+}
+
+// Files that are copied are the plan's to say: one process that follows links would copy others.
+TEST_F(SharedRunTest, LinksAreFollowedByAllOrNone) {
+  write_model();
+  plan(recipe("fp8"));
+  QuantizeCheckpointOptions options = sharing(0, 1);
+  options.follow_links = true;
+  EXPECT_TRUE(has(refused(ErrorCode::invalid_argument, options), "follow_links"));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
 TEST_F(SharedRunTest, InsideTheModelsFolder) {
@@ -147,6 +221,37 @@ TEST_F(SharedRunTest, ADamagedFileIsWrittenAgain) {
   std::filesystem::resize_file(path("out/" + damaged), 100);
   (void)share(sharing(1, 2));
   EXPECT_EQ(contents_of(path("out")), whole);
+}
+
+// Taken over while its last bytes went to disk: the file is the other's to finish, and what is
+// under its name stays.
+TEST_F(SharedRunTest, AFileThatWasTakenOverIsNotFinished) {
+  write_model();
+  std::filesystem::create_directory(path("out"));
+  const CheckpointReader source(path("model"));
+  const QuantizePlan planned = plan_quantize(source, recipe("fp8-block").plan);
+  const SharedRun shared{"", 0, 2, 60};
+  SharedFolder folder(path("out"), source, planned.files, {"plan", "sample"}, shared, false);
+  const std::string file = "out/" + planned.files[0];
+  save(file, "of the one that has it now");
+  const std::vector<float> amaxes;
+  bool asked = false;
+  const FileShare share{.file = 0, .group_amaxes = &amaxes, .is_still_mine = [&] {
+                          asked = true;
+                          return false;
+                        }};
+  QuantizeCheckpointOptions options;
+  options.threads = 1;
+  const std::string said = message_of(
+      [&] {
+        (void)stream_checkpoint(
+            source, planned, options,
+            {.folder = &folder, .file = {}, .source = source_identity(source), .share = &share});
+      },
+      ErrorCode::unsupported);
+  EXPECT_TRUE(asked && has(said, "another process has")) << said;
+  EXPECT_EQ(content_of(path(file)), "of the one that has it now");
+  EXPECT_FALSE(folder.has_done("file-00001"));
 }
 
 TEST_F(SharedRunTest, ConvertsByAPlan) {

@@ -100,6 +100,13 @@ void check_values(const std::vector<SweepAxis>& axes) {
     }
 }
 
+// Finite values of which there is no error; all of them, where there is no value that is finite.
+std::int64_t uncounted_in(const ErrorMetrics& of) {
+  if (of.sums.count == 0) return of.elements;
+  // Values that were clamped are among those of the input that are not finite, and have an error.
+  return std::max<std::int64_t>(0, of.elements - of.input.nan - of.input.inf - of.sums.count);
+}
+
 // Over all weights that were measured: sums of squares add up.
 void sum_weights(const CheckpointReport& report, SweepPoint& point) {
   double error2 = 0, value2 = 0, cosine = 1;
@@ -111,6 +118,7 @@ void sum_weights(const CheckpointReport& report, SweepPoint& point) {
     value2 += tensor.metrics.sums.value2 * unit2;
     worst = std::min(worst, order_of(tensor));
     cosine = std::min(cosine, tensor.metrics.cosine);
+    point.uncounted += uncounted_in(tensor.metrics);
   }
   const ErrorSums sums{.count = 1, .error2 = error2, .value2 = value2};
   point.relative_l2 = sums.relative_l2();
@@ -137,6 +145,7 @@ void measure(const View& values, const Scaling& asked, int threads, SweepPoint& 
   point.relative_l2 = found.relative_l2;
   point.sqnr = point.worst_sqnr = found.sqnr;
   point.cosine = found.cosine;
+  point.uncounted = uncounted_in(found);
 }
 
 }  // namespace

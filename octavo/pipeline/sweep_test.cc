@@ -105,6 +105,26 @@ TEST(Sweep, TheBestAreThoseThatNoneBeats) {
   EXPECT_EQ(best_of(sweep), (std::vector<bool>{false, true, true, false, true, false}));
 }
 
+// A NaN poisons its tile: the larger the tile, the fewer values have an error at all.
+TEST(Sweep, PointsThatLeaveValuesOutAreNotBest) {
+  std::vector<float> values(1024);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(static_cast<int>(i * 37 % 101) - 50);
+  const auto swept = [&] {
+    return sweep_array(value_view(values.data(), DType::f32, {1024}), {parse_sweep("tile=1,512")},
+                       {.recipe = "fp8-1x128"});
+  };
+  EXPECT_EQ(best_of(swept())[1], true);  // of fewer bits
+  values[3] = std::nanf("");
+  const SweepResult seen = swept();
+  EXPECT_EQ(seen.points[0].uncounted, 0);
+  EXPECT_EQ(seen.points[1].uncounted, 511);
+  EXPECT_EQ(best_of(seen), (std::vector<bool>{true, false}));
+  EXPECT_NE(json_of(seen).find("\"uncounted\": 511"), std::string::npos);
+  std::ranges::fill(values, std::nanf(""));
+  EXPECT_EQ(best_of(swept()), (std::vector<bool>{false, false}));
+}
+
 TEST(Sweep, ThePageEscapesWhatItShows) {
   SweepResult sweep{.title = "<script>x", .axes = {{"recipe", {"a"}}, {"tile", {"16"}}}};
   sweep.points.push_back({.settings = {{"recipe", "<blink>"}, {"tile", "16"}},

@@ -111,6 +111,12 @@ void FileWriter::note_written(std::uint64_t begin, std::uint64_t end, std::uint6
   written_.emplace(begin, end);
 }
 
+void FileWriter::flush() {
+  const std::lock_guard lock(mutex_);
+  check(!finished_, ErrorCode::invalid_argument, kOp, "flush() after finish()");
+  file_->flush();
+}
+
 void FileWriter::finish() {
   const std::lock_guard lock(mutex_);
   check(!finished_, ErrorCode::invalid_argument, kOp, "finish() was called before");

@@ -53,6 +53,8 @@ class OCTAVO_API FileWriter {
 
   // Writes a piece of a tensor at byte `offset` of the tensor. Writing a piece again is allowed.
   void write(const TensorEntry& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
+  // Everything to disk, under a temporary name still: what is left to finish() takes a moment.
+  void flush();
   // Throws Error(invalid_argument) when a byte was never written: a hole would read as zeros.
   void finish();
   // data_checksum() of the file (data_checksum.h) without reading it, where every byte was written

@@ -37,8 +37,8 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
                                  const std::vector<std::pair<std::string, std::string>>& recipe_for,
                                  bool share, bool bf16_scales, bool clamp_non_finite,
                                  std::uint64_t shard_bytes, const std::string& statistics,
-                                 const std::string& model, const std::string& input_scales,
-                                 const std::string& kv_scales) {
+                                 const std::string& model, const std::string& out,
+                                 const std::string& input_scales, const std::string& kv_scales) {
   return {.recipe = recipe,
           .target = parse_dialect(target),
           .format = format,
@@ -54,7 +54,9 @@ QuantizePlanOptions plan_options(const std::string& recipe, const std::string& t
           .bf16_scales = bf16_scales,
           .clamp_non_finite = clamp_non_finite,
           .shard_bytes = shard_bytes,
-          .statistics = statistics.empty() ? nullptr : open_input_statistics(statistics, model),
+          .statistics = statistics.empty()
+                            ? nullptr
+                            : open_input_statistics(statistics, model, deleted_shards_of(out)),
           .input_scales = parse_static_scale_source(input_scales),
           .kv_scales = parse_static_scale_source(kv_scales)};
 }
@@ -188,7 +190,7 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("scale_policy"), nb::arg("scale_format"), nb::arg("include"),
              nb::arg("exclude"), nb::arg("recipe_for"), nb::arg("share"), nb::arg("bf16_scales"),
              nb::arg("clamp_non_finite"), nb::arg("shard_bytes"), nb::arg("statistics") = "",
-             nb::arg("model") = "", nb::arg("input_scales") = "none",
+             nb::arg("model") = "", nb::arg("out") = "", nb::arg("input_scales") = "none",
              nb::arg("kv_scales") = "none");
   module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"), nb::kw_only(),
              nb::arg("follow_links"));

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import octavo as ov
+import octavo.ray as octavo_ray
+from octavo.ray._quantize import of_the_whole
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cli"))
 import tiny_model  # noqa: E402
@@ -51,6 +53,26 @@ def test_two_processes(model, plan, tmp_path):
     assert again.was_complete and again.finished_by_another and again.tensors == []
     with pytest.raises(ov.LimitMissed, match="sqnr<99"):
         ov.quantize_checkpoint(None, tmp_path / "out", plan=plan, fail_if="sqnr<99")
+
+
+def test_an_empty_name_is_no_plan(model, tmp_path):
+    with pytest.raises(ValueError, match="got plan=''"):
+        ov.quantize_checkpoint(model, tmp_path / "out", plan="")
+    with pytest.raises(ValueError, match="got plan=''"):
+        octavo_ray.quantize(model, tmp_path / "out", plan="")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_that_judged_no_limits_is_not_asked():
+    """Of tasks on a Ray cluster: the one that finished the folder may have been lost."""
+    busy = {"finished": False, "json": "{}"}
+    found = busy | {"missed": [["sqnr<99", "a weight"]]}
+    assert of_the_whole([busy, found], ["sqnr<99"])["missed"] == found["missed"]
+    finished = {"finished": True, "json": "{}", "html": "page", "missed": []}
+    assert of_the_whole([found, finished], ["sqnr<99"]) == finished
+    assert of_the_whole([busy], [])["missed"] == []
+    with pytest.raises(RuntimeError, match="fail_if was not judged"):
+        of_the_whole([busy, busy], ["sqnr<99"])
 
 
 def test_the_report_of_the_last_one(plan, tmp_path, monkeypatch):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +101,31 @@ def test_a_program_that_is_not_there(octavo):
     refused(octavo("conform", "--exec", "./no-such-program"), "ended with exit code 127")
     octavo("conform", "--exec", "x", "--timeout", "0").refused(2, "--timeout")
     octavo("conform", "--exec", "x", "--serve").refused(2, "expected one of them")
+    for empty in ("", "  "):
+        octavo("conform", "--exec", empty).refused(2, "got an empty command")
+
+
+def test_ctrl_c_ends_the_program_too(octavo):
+    """The program is in a process group of its own, which the terminal's Ctrl-C does not reach."""
+    body = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    arguments = [octavo.path, "conform", "--exec", program(octavo, body), "--timeout", "50"]
+    running = subprocess.Popen(arguments, cwd=octavo.folder, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 30
+    pid = octavo.folder / "pid"
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < until and running.poll() is None
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(20) == -signal.SIGINT
+    assert "interrupted; the program was ended" in running.stderr.read()
+    while is_alive(int(pid.read_text())):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def is_alive(pid):
+    """A zombie, which its parent has not waited for, is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -128,19 +128,27 @@ def test_a_quantized_model_goes_on_after_a_kill(octavo, model):
 
 
 def test_killed_while_the_last_ones_are_deleted(octavo, model, whole):
-    """The folder is complete, and the first shard is gone: the same command deletes the others."""
+    """The folder is complete, headers of all are kept, and the first shard is gone: the same
+    command deletes the others, but for one that is not what it was."""
     words = ("quantize", "model", "-o", "whole", *WORDS, "--delete-source-shards", "--resume")
-    first = sorted(model.glob("*.safetensors"))[0]
-    kept = octavo.folder / "whole" / "octavo-source" / first.name
-    kept.parent.mkdir()
-    data, times = first.read_bytes(), first.stat()
-    header = data[: 8 + int.from_bytes(data[:8], "little")]
-    kept.write_bytes(header + bytes(len(data) - len(header)))
-    os.utime(kept, ns=(times.st_mtime_ns, times.st_mtime_ns))
-    first.unlink()
+    shards = sorted(model.glob("*.safetensors"))
+    source = octavo.folder / "whole" / "octavo-source"
+    source.mkdir()
+    for shard in shards:
+        data, times = shard.read_bytes(), shard.stat()
+        header = data[: 8 + int.from_bytes(data[:8], "little")]
+        (source / shard.name).write_bytes(header + bytes(len(data) - len(header)))
+        os.utime(source / shard.name, ns=(times.st_mtime_ns, times.st_mtime_ns))
+    shards[0].unlink()
+    changed, times = shards[3], shards[3].stat()
+    os.utime(changed, ns=(times.st_mtime_ns + 1, times.st_mtime_ns + 1))
+    octavo.good(*words)
+    assert weights(model) == [changed.name]
+    assert contents(octavo.folder / "whole") == whole and source.exists()
+    os.utime(changed, ns=(times.st_mtime_ns, times.st_mtime_ns))
     octavo.good(*words)
     assert weights(model) == [] and contents(octavo.folder / "whole") == whole
-    assert not kept.parent.exists()
+    assert not source.exists()
 
 
 def test_refused_where_it_would_lose_more(octavo, model):
@@ -167,28 +175,44 @@ def test_refused_where_it_would_lose_more(octavo, model):
 
 
 def test_refused_where_no_loader_loads_it(octavo, model):
-    """A target that cannot hold the recipe: nothing is written, so nothing is deleted."""
-    words = ("--recipe", "mxfp6", "--target", "modelopt")
-    planned = octavo("quantize", "model", "-o", "out", *words, "--delete-source-shards")
-    assert planned.code != 0 and len(weights(model)) == 6
+    """Where servers want the head and its rows otherwise: it can be written, but nothing may be
+    deleted for it."""
+    words = ("--recipe", "fp8-block", "--target", "deepseek", "--include", ".")
+    octavo("quantize", "model", "-o", "out", *words, "--delete-source-shards").refused(
+        1, "no loader would load", "--delete-source-shards"
+    )
+    assert len(weights(model)) == 6 and not (octavo.folder / "out").exists()
+    written = octavo("quantize", "model", "-o", "out", *words)
+    assert (octavo.folder / "out" / "config.json").exists(), written
+    assert written.out.count("does not load: ") == 4
+
+
+def killed_after_a_shard(octavo, model: Path, words: list[object]) -> None:
+    """Killed when a shard is gone, and held there: the work has an end that it does not reach."""
+    before = len(weights(model))
+    running = subprocess.Popen(
+        [octavo.path, *map(str, words), "--delete-source-shards"],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while len(weights(model)) == before:
+        assert running.poll() is None, running.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    running.send_signal(signal.SIGSTOP)
+    if weights(model):
+        running.kill()
+    running.send_signal(signal.SIGCONT)
+    running.communicate()
 
 
 def test_an_output_that_changed_is_an_error(octavo, model):
     """The values of a deleted shard are in the output alone: one that was damaged is said."""
-    words = [octavo.path, "quantize", "model", "-o", "out", *map(str, WORDS)]
-    running = subprocess.Popen(
-        [*words, "--delete-source-shards"],
-        cwd=octavo.folder,
-        env=octavo.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 60
-    while len(weights(model)) == 6:
-        assert time.monotonic() < deadline
-        time.sleep(0.0005)
-    running.kill()
-    running.wait()
+    words = ["quantize", "model", "-o", "out", *WORDS]
+    killed_after_a_shard(octavo, model, words)
     out = octavo.folder / "out"
     if (out / "config.json").exists():
         pytest.skip("it was done before it could be killed")
@@ -196,5 +220,33 @@ def test_an_output_that_changed_is_an_error(octavo, model):
     content = bytearray((out / gone).read_bytes())
     content[-1] ^= 1
     (out / gone).write_bytes(content)
-    again = octavo(*words[1:], "--delete-source-shards", "--resume")
+    again = octavo(*words, "--delete-source-shards", "--resume")
     again.refused(1, "was deleted as asked", "--delete-source-shards")
+
+
+def test_with_statistics_after_a_kill(octavo):
+    """What tells whose statistics they are is the headers, which deleted files leave behind."""
+    tensors = tiny_model.llama_weights(layers=6)
+    model = tiny_model.runnable(octavo.folder / "model", 6, tensors)
+    (octavo.folder / "ids.json").write_text(json.dumps(list(range(60)) * 3))
+    octavo.good("calibrate", "model", "--ids", "ids.json", "-o", "stats.safetensors")
+    names = list(tensors)
+    where = {}
+    (model / "model.safetensors").unlink()
+    for i in range(3):
+        part = names[i * len(names) // 3 : (i + 1) * len(names) // 3]
+        file = f"model-{i + 1:05}-of-00003.safetensors"
+        tiny_model.write(model / file, {name: tensors[name] for name in part})
+        where |= dict.fromkeys(part, file)
+    index = {"metadata": {}, "weight_map": where}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    words = ["--recipe", "nvfp4", "--scale-policy", "wmse", "--statistics", "stats.safetensors"]
+    words += ["--threads", 1]
+    octavo.good("quantize", "model", "-o", "whole", *words)
+    killed_after_a_shard(octavo, model, ["quantize", "model", "-o", "out", *words])
+    (octavo.folder / "stats.safetensors").rename(octavo.folder / "moved.safetensors")
+    words[words.index("stats.safetensors")] = "moved.safetensors"
+    again = ("quantize", "model", "-o", "out", *words, "--delete-source-shards", "--resume")
+    octavo.good(*again)
+    assert contents(octavo.folder / "out") == contents(octavo.folder / "whole")
+    assert weights(model) == []

@@ -11,9 +11,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
-    "formats cast quantize verify convert dequantize compare conform generate eval calibrate "
-    "inspect attention-report doctor"
+    "formats cast quantize plan verify convert dequantize compare conform inspect generate eval "
+    "calibrate attention-report doctor completion"
 )
+
+
+def test_no_command_is_missing_here(octavo):
+    listed = octavo("--help").out.partition("Subcommands:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in listed.splitlines() if line[2] != " "] == COMMANDS.split()
+
+
+def test_a_plan_does_not_offer_statistics(octavo):
+    """They are refused there, with the reason."""
+    assert "--statistics FILE" not in octavo("plan", "--help").out
+    assert "--statistics FILE" in octavo("quantize", "--help").out
 
 
 def test_the_manual_page_is_that_of_this_program(octavo):

@@ -381,3 +381,104 @@ def test_a_plan_does_not_replace_the_models_files(octavo, model):
     before = (model / "config.json").read_bytes()
     octavo("plan", "model", "-o", "model/config.json").refused(2, "in the model's folder")
     assert (model / "config.json").read_bytes() == before
+
+
+def test_a_plan_replaces_no_file_that_is_no_plan(octavo, model):
+    """A model that is one file has its config beside it, and so do others."""
+    alone = octavo.folder / "alone"
+    alone.mkdir()
+    tiny_model.write(alone / "model.safetensors", tiny_model.llama_weights())
+    shutil.copy(model / "config.json", alone / "config.json")
+    (octavo.folder / "mine.json").write_text('{"mine": 1}')
+    (model / "sub").mkdir()
+    before = contents(alone)
+    one = ("plan", "alone/model.safetensors", "--recipe", "mxfp8", "-o")
+    octavo(*one, "alone/config.json").refused(2, "config.json")
+    octavo(*one, "mine.json").refused(2, "is there already")
+    octavo("plan", "model", "-o", "mine.json").refused(2, "is there already")
+    octavo("plan", "model", "-o", "model/sub/plan.json").refused(2, "in the model's folder")
+    (alone / "config.json").unlink()
+    for name in ("config.json", "model.safetensors.index.json", "hf_quant_config.json"):
+        octavo(*one, f"alone/{name}").refused(2, "a file that a model has")
+    shutil.copy(model / "config.json", alone / "config.json")
+    assert contents(alone) == before
+    octavo.good(*one, "alone/plan.json")
+    octavo.good(*one, "alone/plan.json")  # a plan may be made again
+    assert (octavo.folder / "mine.json").read_text() == '{"mine": 1}'
+
+
+def test_formats_chosen_by_values_are_for_one_process(octavo, model):
+    words = ("plan", "model", "--recipe", "fp8", "--target", "octavo", "--format", "auto")
+    octavo(*words, "-o", "plan.json").refused(2, "--format auto", "one process")
+    assert not (octavo.folder / "plan.json").exists()
+
+
+def test_storage_that_says_stale(octavo, plan, whole, tmp_path):
+    """NFS, where another machine replaced a file since it was looked up: looking again helps."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler for the library that plays NFS")
+    library = compiled(
+        tmp_path,
+        "stale",
+        r"""
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+static _Atomic unsigned calls;
+static int stale(const char* path) {
+  if (strstr(path, "/octavo-work") == NULL || atomic_fetch_add(&calls, 1) % 3 != 0) return 0;
+  errno = ESTALE;
+  return 1;
+}
+#define REAL(type, name) static type* real; if (!real) real = (type*)dlsym(RTLD_NEXT, name)
+typedef int Open(const char*, int, ...);
+typedef int Stat(const char*, struct stat*);
+typedef int Rename(const char*, const char*);
+typedef DIR* OpenDir(const char*);
+int open(const char* path, int flags, ...) {
+  REAL(Open, "open");
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = va_arg(more, mode_t);
+  va_end(more);
+  return stale(path) ? -1 : real(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  REAL(Open, "open64");
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = va_arg(more, mode_t);
+  va_end(more);
+  return stale(path) ? -1 : real(path, flags, mode);
+}
+int stat(const char* path, struct stat* to) {
+  REAL(Stat, "stat");
+  return stale(path) ? -1 : real(path, to);
+}
+int lstat(const char* path, struct stat* to) {
+  REAL(Stat, "lstat");
+  return stale(path) ? -1 : real(path, to);
+}
+int rename(const char* from, const char* to) {
+  REAL(Rename, "rename");
+  return stale(from) ? -1 : real(from, to);
+}
+DIR* opendir(const char* path) {
+  REAL(OpenDir, "opendir");
+  return stale(path) ? NULL : real(path);
+}
+""",
+    )
+    env = {"LD_PRELOAD": str(library)}
+    running = [shared(octavo, rank, 3, env=env) for rank in range(3)]
+    said = [one.communicate(timeout=100)[1] for one in running]
+    assert [one.returncode for one in running] == [0, 0, 0], said
+    assert contents(octavo.folder / "out") == whole
+    assert not (octavo.folder / "out" / "octavo-work").exists()

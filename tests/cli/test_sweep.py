@@ -55,6 +55,13 @@ def test_a_sweep_of_a_checkpoint_says_what_cannot_be(octavo, model):
     octavo("quantize", "model", "--recipe", "mxfp8", "--sweep", "tile=64").refused(1, "tile 1x64")
 
 
+def test_a_sweep_has_no_method(octavo, model):
+    """It rounds to nearest, and would say so of GPTQ."""
+    words = ("quantize", "model", "--recipe", "mxfp8", "--sweep", "tile=32,64")
+    octavo(*words, "--method", "gptq").refused(2, "--sweep", "--method")
+    octavo.good(*words, "--method", "rtn")
+
+
 def test_mistakes(octavo, model):
     octavo.save("x.npy", np.ones((4, 32), np.float32))
     sweep = ("quantize", "x.npy", "--recipe", "mxfp8", "--sweep")

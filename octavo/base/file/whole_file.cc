@@ -14,6 +14,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/stale_internal.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/base/file/write_behind_internal.h"
 
 namespace octavo {
@@ -73,12 +75,11 @@ WholeFile::WholeFile(std::string op, const std::string& path, unsigned mode)
   const std::string folder = slash == std::string::npos ? "" : path_.substr(0, slash + 1);
   const std::string name = slash == std::string::npos ? path_ : path_.substr(slash + 1);
   if (name.empty()) fail_on_file(EISDIR, path, op_, "'", path, "' is no name for a file");
-  // Few characters of the name, lest the temporary one be too long where the final one is not.
-  for (int attempt = 0; descriptor_ < 0; ++attempt) {
-    temporary_ = text(folder, ".", name.substr(0, 64), ".", getpid(), "-", attempt, ".octavo-tmp");
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0666U);
-    if (descriptor_ < 0 && (errno != EEXIST || attempt > 100)) fail_io("create", errno);
-  }
+  temporary_ = text(folder, temporary_name(name));
+  descriptor_ = unless_stale([&] {
+    return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0666U);
+  });
+  if (descriptor_ < 0) fail_io("create", errno);
   pending_slot_ = take_slot(temporary_);
 }
 
@@ -131,12 +132,17 @@ void WholeFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes)
   }
 }
 
-void WholeFile::commit() {
+void WholeFile::flush() {
   if (behind_ != nullptr)
     if (const int error = behind_->finish(); error != 0) fail_io("write", error);
   behind_.reset();
   if (fsync(descriptor_) != 0) fail_io("write", errno);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_io("rename the finished file to", errno);
+}
+
+void WholeFile::commit() {
+  flush();
+  if (unless_stale([&] { return rename(temporary_.c_str(), path_.c_str()); }) != 0)
+    fail_io("rename the finished file to", errno);
   free_slot(pending_slot_);
   close(descriptor_);
   descriptor_ = -1;

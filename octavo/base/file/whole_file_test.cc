@@ -68,6 +68,23 @@ TEST_F(WholeFileTest, GivenUpLeavesNothing) {
   EXPECT_EQ(files(), 0U);
 }
 
+// A process that was thought dead goes on: its temporary file was removed, and another writes the
+// file. It may neither give that one's half a file the final name nor remove it.
+TEST_F(WholeFileTest, TakenOverItLeavesTheFileOfTheOther) {
+  auto thought_dead = std::make_unique<WholeFile>("test", path("x"));
+  for (const auto& file : fs::directory_iterator(folder)) fs::remove(file.path());
+  WholeFile other("test", path("x"));
+  other.write(bytes("half"));
+  thought_dead->write(bytes("old"));
+  EXPECT_THROW(thought_dead->commit(), Error);
+  EXPECT_FALSE(fs::exists(path("x")));
+  thought_dead.reset();
+  EXPECT_EQ(files(), 1U);
+  other.write(bytes(" and half"));
+  other.commit();
+  EXPECT_EQ(content("x"), "half and half");
+}
+
 TEST_F(WholeFileTest, ModeIsWhatTheUmaskAllows) {
   const mode_t before = umask(0027);
   write_whole_file("test", path("x"), "");

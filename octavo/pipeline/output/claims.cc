@@ -10,30 +10,41 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <random>
+#include <optional>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/stale_internal.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/base/hexadecimal.h"
-#include "octavo/base/text_hash_internal.h"
+#include "octavo/base/random_bits.h"
 
 namespace octavo {
 namespace {
 
-constexpr std::string_view kOp = "quantize";
+constexpr std::string_view kOp = "quantize", kOwnerEnd = " at ";
 
 std::string claim_path(const std::string& folder, std::string_view job, int number) {
   return text(folder, "/", job, ".", number, kClaimEnd);
 }
 
-// A claim has a line; one of a hostile folder may have anything.
-std::string read_claim(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+// A claim has a line; one of a hostile folder may have anything. Nothing where there is none.
+std::optional<std::string> read_claim(const std::string& path) {
   std::array<char, 512> bytes{};
-  const ssize_t got = file.number() < 0 ? 0 : read(file.number(), bytes.data(), bytes.size());
-  return {bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  const ssize_t got = unless_stale([&]() -> ssize_t {
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    return file.number() < 0 ? -1 : read(file.number(), bytes.data(), bytes.size());
+  });
+  if (got < 0 && is_gone(errno)) return std::nullopt;
+  return std::string(bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+}
+
+// False only where it is known that there is no such file.
+bool exists(const std::string& path) {
+  struct stat status {};
+  return unless_stale([&] { return stat(path.c_str(), &status); }) == 0 || !is_gone(errno);
 }
 
 // Nobody takes a job over so often: a higher number is not of octavo.
@@ -54,12 +65,14 @@ std::pair<std::string, int> parse_claim(std::string_view name) {
 
 }  // namespace
 
+std::string done_path(std::string_view folder, std::string_view job) {
+  return text(folder, "/", job, kDoneEnd);
+}
+
 std::string process_name() {
   std::array<char, 64> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  std::random_device random;
-  const std::uint64_t digits = (static_cast<std::uint64_t>(random()) << 32U) ^ random();
-  return text(shown(host.data(), 63), " process ", getpid(), " ", hex_of(digits));
+  return text(shown(host.data(), 63), " process ", getpid(), " ", hex_of(random_bits()));
 }
 
 Claim::Claim(std::string folder, std::string job, int number, std::string owner,
@@ -76,18 +89,26 @@ Claim::~Claim() {
   }
   stopping_.notify_all();
   thread_.join();
-  unlink(claim_path(folder_, job_, number_).c_str());
+  // It may be that of a run that began since, in a folder of the same name.
+  if (is_mine()) unlink(claim_path(folder_, job_, number_).c_str());
+}
+
+// One that could not be written to is still empty.
+bool Claim::is_mine() const {
+  const std::optional<std::string> content = read_claim(claim_path(folder_, job_, number_));
+  return content && (content->empty() || content->starts_with(owner_ + std::string(kOwnerEnd)));
+}
+
+bool Claim::is_still_held() {
+  // Taken over, or all is done and the folder was cleared.
+  if (!is_mine() || exists(claim_path(folder_, job_, number_ + 1))) lost_.store(true);
+  return !lost_.load();
 }
 
 void Claim::run(std::chrono::milliseconds beat) {
   std::unique_lock lock(mutex_);
   while (!stopping_.wait_for(lock, beat, [&] { return stop_; })) {
-    struct stat status {};
-    // Taken over, or all is done and the folder was cleared.
-    if (stat(claim_path(folder_, job_, number_ + 1).c_str(), &status) == 0 ||
-        stat(folder_.c_str(), &status) != 0)
-      lost_.store(true);
-    if (lost_.load()) return;
+    if (!is_still_held()) return;
     write_content();
   }
 }
@@ -97,11 +118,11 @@ void Claim::run(std::chrono::milliseconds beat) {
 void Claim::write_content() {
   const std::string path = claim_path(folder_, job_, number_);
   const std::string temporary =
-      text(folder_, "/.", job_, ".", number_, "-", hex_of(text_hash(owner_)), ".octavo-tmp");
-  const std::string line = text(owner_, " at ", ++count_, ", ", bytes_done_.load(), " bytes\n");
+      text(folder_, "/", temporary_name(std::filesystem::path(path).filename().string()));
+  const std::string line = text(owner_, kOwnerEnd, ++count_, ", ", bytes_done_.load(), " bytes\n");
   {
     const Descriptor file(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (file.number() < 0) return;
     if (write(file.number(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
       unlink(temporary.c_str());
@@ -114,33 +135,37 @@ void Claim::write_content() {
 Claims::Claims(std::string folder, std::string owner, std::chrono::milliseconds takeover_after)
     : folder_(std::move(folder)), owner_(std::move(owner)), takeover_after_(takeover_after) {}
 
-std::string Claims::done_path(std::string_view job) const {
-  return text(folder_, "/", job, kDoneEnd);
-}
-
 bool Claims::look() {
   std::error_code error;
   std::map<std::string, int> claimed;
-  for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
-       at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (name.ends_with(kDoneEnd) && !name.starts_with('.')) {
-      done_.insert(name.substr(0, name.size() - kDoneEnd.size()));
-    } else if (auto [job, number] = parse_claim(name); number >= 0) {
-      int& highest = claimed.try_emplace(std::move(job), number).first->second;
-      highest = std::max(highest, number);
-    }
-  }
-  if (error == std::errc::no_such_file_or_directory) return false;
-  if (error)
+  const auto list = [&] {
+    claimed.clear();
+    for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
+         at.increment(error))
+      take_note(at->path().filename().string(), claimed);
+    errno = error.value();
+    return error ? -1 : 0;
+  };
+  if (unless_stale(list) != 0) {
+    if (is_gone(error.value())) return false;
     fail_on_file(error.value(), folder_, kOp, "could not list '", shown(folder_, 200),
                  "': ", error.message());
+  }
   claimed_ = std::move(claimed);
   return true;
 }
 
+void Claims::take_note(const std::string& name, std::map<std::string, int>& claimed) {
+  if (name.ends_with(kDoneEnd) && !name.starts_with('.')) {
+    done_.insert(name.substr(0, name.size() - kDoneEnd.size()));
+  } else if (auto [job, number] = parse_claim(name); number >= 0) {
+    int& highest = claimed.try_emplace(std::move(job), number).first->second;
+    highest = std::max(highest, number);
+  }
+}
+
 bool Claims::is_stale(const std::string& job, int number) {
-  std::string content = read_claim(claim_path(folder_, job, number));
+  std::string content = read_claim(claim_path(folder_, job, number)).value_or("");
   const Clock::time_point now = Clock::now();
   Seen& seen = seen_[job];
   if (seen.since == Clock::time_point{} || seen.number != number || seen.content != content)
@@ -153,7 +178,7 @@ std::string Claims::observe(const std::string& job) {
   if (claim == claimed_.end()) return "";
   (void)is_stale(job, claim->second);
   const std::string& content = seen_[job].content;
-  return content.substr(0, content.find(" at "));
+  return content.substr(0, content.find(kOwnerEnd));
 }
 
 std::unique_ptr<Claim> Claims::take(const std::string& job) {
@@ -164,8 +189,9 @@ std::unique_ptr<Claim> Claims::take(const std::string& job) {
     number = claim->second + 1;
   }
   const std::string path = claim_path(folder_, job, number);
-  const int descriptor =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int descriptor = unless_stale([&] {
+    return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  });
   if (descriptor < 0) {
     const int error = errno;
     claimed_[job] = number;  // someone was first

@@ -131,6 +131,31 @@ TEST_F(ClaimsForkTest, ADeadOneIsTakenOverOnceAndAStoppedOneSeesIt) {
   EXPECT_FALSE(taken->is_lost());
 }
 
+// The folder was removed and made again, by a run that began since: its claim has the same name,
+// and is neither written over nor given back by who had it before.
+TEST_F(ClaimsForkTest, OneOfANewRunIsLeftAlone) {
+  const std::filesystem::path file = root / "job.0.claim";
+  const pid_t child = fork();
+  if (child == 0) {
+    int status = 1;
+    {
+      Claims mine = claims("before", 80);
+      const auto claim = mine.take("job");
+      std::filesystem::remove(file);
+      std::ofstream(file) << "another at 1, 0 bytes\n";
+      for (int i = 0; i < 30'000 && !claim->is_lost(); ++i) usleep(1000);
+      status = claim->is_lost() ? 0 : 1;
+    }
+    _exit(status);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  std::string content;
+  std::getline(std::ifstream(file), content);
+  EXPECT_EQ(content, "another at 1, 0 bytes");
+}
+
 // Numbers that no run comes to: the next one would not be a number.
 TEST_F(ClaimsForkTest, HostileNumbersAreNoClaims) {
   for (const char* const name :

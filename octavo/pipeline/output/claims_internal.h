@@ -5,9 +5,9 @@
 // A claim is a file "JOB.0.claim". While its job is worked on, its owner counts up in it. A claim
 // whose content another process sees unchanged for a time, by that process's own monotonic clock,
 // is stale: its job is taken over by creating "JOB.1.claim", which one process alone succeeds in.
-// An owner that was only stopped sees the higher number and leaves the job. Even where two
-// processes work on one job for a moment nothing is lost: both make the same bytes and rename them
-// into place.
+// An owner that was only stopped sees the higher number and leaves the job, and the files of the
+// one that has it now. Even where two processes work on one job for a moment nothing is lost: both
+// make the same bytes, under temporary names of their own, and rename them into place.
 #pragma once
 
 #include <atomic>
@@ -25,6 +25,8 @@
 namespace octavo {
 
 inline constexpr std::string_view kClaimEnd = ".claim", kDoneEnd = ".done.json";
+// What is recorded of a finished job; others see it once it is whole.
+[[nodiscard]] std::string done_path(std::string_view folder, std::string_view job);
 
 // A claim that this process holds. Destroyed: given back.
 class Claim {
@@ -37,12 +39,15 @@ class Claim {
   Claim& operator=(const Claim&) = delete;
 
   [[nodiscard]] const std::string& job() const { return job_; }
-  // Has another process taken the job over?
+  // Has another process taken the job over, as far as is known?
   [[nodiscard]] bool is_lost() const { return lost_.load(); }
+  // Looks: before anything is renamed to a final name, or removed. False: the job is another's.
+  [[nodiscard]] bool is_still_held();
   // For readers: the bytes of the job that are done.
   void set_bytes_done(std::uint64_t bytes) { bytes_done_.store(bytes); }
 
  private:
+  [[nodiscard]] bool is_mine() const;
   void run(std::chrono::milliseconds beat);
   void write_content();
 
@@ -77,15 +82,13 @@ class Claims {
   // How many jobs were taken over from processes that stopped counting.
   [[nodiscard]] int taken_over() const { return taken_over_; }
 
-  // What is recorded of a finished job; others see it once it is whole.
-  [[nodiscard]] std::string done_path(std::string_view job) const;
-
  private:
   struct Seen {
     int number = 0;
     std::string content{};
     Clock::time_point since{};
   };
+  void take_note(const std::string& name, std::map<std::string, int>& claimed);
   [[nodiscard]] bool is_stale(const std::string& job, int number);
 
   std::string folder_, owner_;

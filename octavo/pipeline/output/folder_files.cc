@@ -20,6 +20,7 @@
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
 #include "octavo/pipeline/output/model_card_internal.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
 
 namespace octavo {
 namespace {
@@ -205,7 +206,8 @@ void refuse_strangers(const std::string& folder, const std::set<std::string>& ou
       fail_on_file(EEXIST, at->path().string(), kOp, "'", shown(folder, 200),
                    "' is complete, but it holds '", shown(name, 160),
                    "' too, which was not written with it and which loaders read; remove "
-                   "it, or the folder");
+                   "it",
+                   or_remove(folder));
   }
 }
 
@@ -244,9 +246,9 @@ std::vector<std::string> repair_folder(const CheckpointReader& source, const Qua
                           EEXIST, path, kOp, "'", shown(folder, 200), "' is complete, but its '",
                           shown(name, 160),
                           "' is not what would be written: it or the source was changed since; ",
-                          name == "config.json"
-                              ? "put it back, or remove the folder and start again"
-                              : "remove that file to have it written again, or the folder");
+                          name == "config.json" ? "put it back, or give a new folder"
+                                                : "remove that file to have it written again",
+                          or_remove(folder));
                     }
                   });
   }

@@ -12,12 +12,16 @@
 #include <span>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/cached_pages_internal.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/file_id.h"
+#include "octavo/base/file/stale_internal.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
 #include "octavo/safetensors/data_checksum.h"
 #include "octavo/safetensors/file_reader.h"
 #include "octavo/safetensors/header_writer.h"
@@ -27,7 +31,16 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMaxRecordBytes = 1U << 30;
-constexpr int kRecordVersion = 4;
+constexpr int kRecordVersion = 5;
+
+// Of the shards that are still there.
+bool has_samples(const Json& recorded, const std::vector<std::string>& now) {
+  const std::vector<Json>& then = recorded.elements();
+  if (then.size() != now.size()) return false;
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (!now[i].empty() && then[i].string_or("") != now[i]) return false;
+  return true;
+}
 
 // Identifies a finished file of this folder, which one process writes: its time, too.
 std::string finished_state(const std::string& path) {
@@ -40,19 +53,29 @@ std::string shown_path(const std::string& path) { return text("'", shown(path, 2
 
 }  // namespace
 
-bool is_leftover(std::string_view name) {
-  return name.starts_with('.') && name.ends_with(".octavo-tmp");
+std::string content_state_of(const safetensors::Header& header) {
+  return text(header.data_begin + header.data_bytes, " ",
+              hex_of(text_hash(safetensors::write_header(header))));
 }
 
 std::string content_state(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
+  const auto look = [&] { return stat(path.c_str(), &status); };
+  if (unless_stale(look) != 0 || !S_ISREG(status.st_mode)) return "no file";
   try {
-    const safetensors::FileReader file(path);
-    return text(status.st_size, " ", hex_of(text_hash(safetensors::write_header(file.header()))));
+    return content_state_of(safetensors::FileReader(path).header());  // which checks the size
   } catch (const Error&) {
     return "damaged";
   }
+}
+
+std::string or_remove(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(text(folder, "/", kDeletedShards), ignored))
+    return ", or remove the folder";
+  return text(
+      ". Do not remove the folder: files of the source were deleted for it, and it alone "
+      "has what was made of them");
 }
 
 bool make_output_folder(const std::string& path, const CheckpointReader& source) {
@@ -83,6 +106,7 @@ void check_free_space(const std::string& folder, std::uint64_t bytes) {
 
 bool has_checksum(const std::string& path, std::string_view sum) {
   try {
+    drop_cached(path);
     return safetensors::has_checksum(safetensors::FileReader(path), sum);
   } catch (const Error&) {
     return false;
@@ -127,6 +151,12 @@ OutputFolder::OutputFolder(const std::string& path, const CheckpointReader& sour
   remove_leftovers();
 }
 
+std::string OutputFolder::sample() const {
+  std::vector<std::string> samples;
+  for (const Json& one : record_["samples"].elements()) samples.emplace_back(one.string_or(""));
+  return source_sample_of(std::string(record_["source"].string_or("")), samples);
+}
+
 std::string OutputFolder::path_of(std::string_view name) const { return text(path_, "/", name); }
 
 void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
@@ -139,23 +169,22 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
     const std::string name = at->path().filename().string();
     has_record_ |= name == kProgressFile;
     shared |= name == kSharedWork;
-    empty = empty && is_leftover(name);
+    empty = empty && is_temporary_name(name);
   }
   if (error)
     fail_on_file(error.value(), path_, kOp, "could not list ", shown_path(path_), ": ",
                  error.message());
   if (shared)
-    fail_on_file(
-        EEXIST, path_, kOp, shown_path(path_),
-        " holds the work of processes that share a plan; go on with that (option plan), or "
-        "remove the folder");
+    fail_on_file(EEXIST, path_, kOp, shown_path(path_),
+                 " holds the work of processes that share a plan; go on with that (option plan)",
+                 or_remove(path_));
   if (has_record_ && !resume)
     fail_on_file(EEXIST, path_, kOp, shown_path(path_),
-                 " holds the unfinished work of an earlier call; resume it, or remove the folder");
+                 " holds the unfinished work of an earlier call; resume it", or_remove(path_));
   if (!has_record_ && !empty)
     fail_on_file(ENOTEMPTY, path_, kOp, shown_path(path_), " is not empty",
-                 resume ? " and holds no unfinished work" : "",
-                 "; give a new folder, or remove this one");
+                 resume ? " and holds no unfinished work" : "", "; give a new folder",
+                 or_remove(path_));
   refuse_links(path_);
 }
 
@@ -169,7 +198,7 @@ void refuse_links(const std::string& folder) {
     if (at->is_symlink(ignored))
       fail_on_file(ELOOP, at->path().string(), kOp, shown_path(folder), " holds the link '",
                    shown(at->path().lexically_relative(folder).string(), 200),
-                   "', and what it points to would be written; remove the link, or the folder");
+                   "', and what it points to would be written; remove the link", or_remove(folder));
   }
 }
 
@@ -178,20 +207,22 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
     try {
       record_ = parse_json(read_small_file(path_of(kProgressFile), kMaxRecordBytes), kProgressFile);
     } catch (const Error& error) {
-      fail_again(
-          error, kOp,
-          text("the record of the work in ", shown_path(path_), " (", kProgressFile,
-               ") cannot be read: ", reason_of(error), "; remove the folder and start again"));
+      fail_again(error, kOp,
+                 text("the record of the work in ", shown_path(path_), " (", kProgressFile,
+                      ") cannot be read: ", reason_of(error),
+                      "; put back the one that was there, or give a new folder", or_remove(path_)));
     }
     const auto differs = [&](std::string_view what, std::string_view fix) {
       fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
-           what, "; ", fix, ", or remove the folder");
+           what, "; ", fix, or_remove(path_));
     };
     if (record_["octavo_progress"].integer_or(0) != kRecordVersion)
       differs("another version of octavo", "finish it with that");
     if (record_["options"].string_or("") != identity.options)
       differs("other options", "give the same ones");
-    if (record_["source"].string_or("") != identity.source)
+    touched_ = record_["times"].string_or("") != identity.times;
+    if (record_["source"].string_or("") != identity.source ||
+        (touched_ && !has_samples(record_["samples"], identity.samples())))
       differs("another source, or the source has changed since", "give the same one");
     files_ = record_["files"];
     record_.remove("files");
@@ -201,7 +232,10 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
-  record_.set("sample", identity.sample());
+  record_.set("times", identity.times);
+  Json samples = Json::array();
+  for (const std::string& one : identity.samples()) samples.push(one);
+  record_.set("samples", std::move(samples));
   write_record();
 }
 
@@ -261,7 +295,7 @@ void OutputFolder::remove_leftovers() const {
   std::vector<std::filesystem::path> leftovers;
   for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
        at.increment(error))
-    if (is_leftover(at->path().filename().string())) leftovers.push_back(at->path());
+    if (is_temporary_name(at->path().filename().string())) leftovers.push_back(at->path());
   for (const auto& leftover : leftovers) std::filesystem::remove(leftover, error);
 }
 

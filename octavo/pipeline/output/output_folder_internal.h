@@ -24,10 +24,11 @@ inline constexpr std::string_view kSharedWork = "octavo-work";
 // What must be equal for an earlier call's files to be reusable.
 struct WorkIdentity {
   std::string options;  // plan options as text
-  std::string source;   // hash of names, sizes and times of the files
-  // source_sample(), asked for when the record is made: a call that goes on may have no whole
-  // source any more (option delete_source).
-  std::function<std::string()> sample;
+  std::string source;   // source_fingerprint(): of headers alone, which a copy has, too
+  std::string times;    // source_identity(): of headers and of sizes and times of the files
+  // shard_samples(), asked for when the record is made, and by a call that goes on where the times
+  // are others. Of a shard that was deleted (option delete_source) it is empty.
+  std::function<std::vector<std::string>()> samples;
 };
 
 class WholeFile;
@@ -66,7 +67,10 @@ class OutputFolder : public ShardFolder {
                      const std::function<Json(std::size_t)>& tensor) override;
   void note_written(const std::string& name, std::uint64_t sum) override;
   // source_sample() of when the work began.
-  [[nodiscard]] std::string sample() const { return std::string(record_["sample"].string_or("")); }
+  [[nodiscard]] std::string sample() const;
+  // Have files of the source other sizes or times than when the work began? By the headers and a
+  // sample they are the same, so that it goes on, but all values were not compared.
+  [[nodiscard]] bool has_touched_source() const { return touched_; }
   // Checksums of the written files, as hexadecimal digits.
   [[nodiscard]] const std::map<std::string, std::string>& sums() const { return sums_; }
   void remove_record();
@@ -86,7 +90,7 @@ class OutputFolder : public ShardFolder {
 
   std::string path_;
   FolderLock lock_;
-  bool has_record_ = false, made_ = false;
+  bool has_record_ = false, made_ = false, touched_ = false;
   std::vector<std::string> written_;
   std::map<std::string, std::string> sums_;
   Json record_;                     // identity of the work
@@ -95,10 +99,16 @@ class OutputFolder : public ShardFolder {
   int record_files_ = 0;
 };
 
-// Does a file's data have this checksum?
+// Does a file's data have this checksum? Read from the storage, as far as a process can ask for
+// that (drop_cached in base/file/cached_pages_internal.h).
 [[nodiscard]] bool has_checksum(const std::string& path, std::string_view sum);
 
-// A hash of the source's file names, sizes and times, which a resumed call compares.
+// A hash of the headers and of the names, sizes and times of the source's files: the same while
+// nothing has written to them.
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);
+
+// ", or remove the folder", for messages; of a folder for which shards of the source were deleted,
+// that it must stay: nothing else has their values.
+[[nodiscard]] std::string or_remove(const std::string& folder);
 
 }  // namespace octavo

@@ -8,9 +8,11 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/stale_internal.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/claims_internal.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/pipeline/output/run_record_internal.h"
 
 namespace octavo {
@@ -25,19 +27,46 @@ std::string path_in(const std::string& work) { return text(work, "/", kName); }
 
 void make_folder(const std::string& work) {
   std::error_code error;  // with what it is in: another process that gave up may have removed it
-  std::filesystem::create_directories(work, error);
-  if (error)
+  const auto make = [&] {
+    std::filesystem::create_directories(work, error);
+    errno = error.value();
+    return error ? -1 : 0;
+  };
+  if (unless_stale(make) != 0)
     fail_on_file(error.value(), work, kOp, "could not make the folder ", shown_path(work), ": ",
                  error.message(), "; expected a folder that this process may write to");
 }
 
-// Null where it cannot be read (yet).
+// Throws where a run has finished something: its record is lost, and no other may take its place.
+void refuse_records(const std::string& work) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(work, ignored), end; !ignored && at != end;
+       at.increment(ignored))
+    if (at->path().filename().string().ends_with(kDoneEnd))
+      fail_on_file(EIO, path_in(work), kOp, shown_path(path_in(work)),
+                   " is damaged or lost, the record of a run whose work is beside it: it cannot be "
+                   "seen which plan made that; give a new folder, or remove that one");
+}
+
+// Null where there is none, or where it is no record: a process that died as it made it. Storage
+// that does not give it now is an error: it may be the record of another run, which nobody may
+// replace.
 Json read_record(const std::string& work) {
+  std::string content;
   try {
-    return parse_json(read_small_file(path_in(work), kMaxBytes), kName);
-  } catch (const Error&) {
-    return {};
+    content = read_small_file(path_in(work), kMaxBytes);
+  } catch (const FileError& error) {
+    if (is_gone(error.number())) return {};
+    throw;
+  } catch (const Error&) {  // it is too long
   }
+  try {
+    Json record = parse_json(content, kName);
+    if (record.is_object()) return record;
+  } catch (const Error&) {
+  }
+  refuse_records(work);
+  return {};
 }
 
 // Null where another process has it, or where one that gave up removed the folder.
@@ -57,7 +86,8 @@ bool is_joined(const std::string& folder, const Json& there, const Json& run, bo
   if (differs("octavo_run") || differs("plan"))
     fail_on_file(EEXIST, folder, kOp, shown_path(folder),
                  " is being written by another plan, or by another version of octavo; give the "
-                 "same plan to all processes, another folder, or remove this one");
+                 "same plan to all processes, or another folder",
+                 or_remove(folder));
   if (differs("sample"))
     fail_on_file(EEXIST, folder, kOp, shown_path(folder),
                  " is being made from a model with other values: the one given has changed, or is "
@@ -97,7 +127,10 @@ void join_run(const std::string& folder, const std::string& work, const Json& ru
       const std::unique_ptr<Claim> claim = take(claims, work);
       if (claim != nullptr) {
         there = read_record(work);  // by a process that had the claim before
-        if (!there.is_object() && !claim->is_lost()) write();
+        if (!there.is_object() && claim->is_still_held()) {
+          refuse_records(work);
+          write();
+        }
         // What is there now counts, also where this process was stopped for long and taken over.
         there = read_record(work);
       }

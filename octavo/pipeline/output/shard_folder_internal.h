@@ -37,11 +37,10 @@ bool make_output_folder(const std::string& path, const CheckpointReader& source)
 // Throws Error(io) unless the disk of a folder has this much free space.
 void check_free_space(const std::string& folder, std::uint64_t bytes);
 
-// True for the name of a temporary file that a killed process leaves behind.
-[[nodiscard]] bool is_leftover(std::string_view name);
-
 // Identifies a finished file, against one that was changed, truncated or replaced since: its size,
 // and a hash of its header; else "no file" or "damaged".
 [[nodiscard]] std::string content_state(const std::string& path);
+// The same of a file that has this header and all its data.
+[[nodiscard]] std::string content_state_of(const safetensors::Header& header);
 
 }  // namespace octavo

@@ -11,6 +11,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/stale_internal.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/output/complete_folder_internal.h"
@@ -28,16 +30,21 @@ std::string shown_path(const std::string& path) { return text("'", shown(path, 2
 
 bool exists(const std::string& path) {
   struct stat status {};
-  return lstat(path.c_str(), &status) == 0;
+  return unless_stale([&] { return lstat(path.c_str(), &status); }) == 0;
 }
 
 // Names in a folder; none where it is gone.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    out.push_back(at->path().filename().string());
-  if (error && error != std::errc::no_such_file_or_directory)
+  const auto list = [&] {
+    out.clear();
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+      out.push_back(at->path().filename().string());
+    errno = error.value();
+    return error ? -1 : 0;
+  };
+  if (unless_stale(list) != 0 && !is_gone(error.value()))
     fail_on_file(error.value(), folder, kOp, "could not list ", shown_path(folder), ": ",
                  error.message());
   return out;
@@ -65,7 +72,6 @@ SharedFolder::SharedFolder(const std::string& path, const CheckpointReader& sour
     check_strangers();
     refuse_links(path_);
     join_run(path_, work_, json_of(identity, shared), resume, stale_after(shared));
-    joined_ = true;
   } catch (const Error&) {
     if (is_complete()) return;  // or in this one
     std::error_code ignored;    // only where they are empty
@@ -81,15 +87,14 @@ void SharedFolder::check_strangers() const {
   std::string stranger;
   for (const std::string& name : names_in(path_)) {
     if (name == kProgressFile)
-      fail_on_file(
-          EEXIST, path_, kOp, shown_path(path_),
-          " holds the unfinished work of a call without a plan; resume that, or remove the "
-          "folder");
-    if (name != kSharedWork && !is_leftover(name)) stranger = name;
+      fail_on_file(EEXIST, path_, kOp, shown_path(path_),
+                   " holds the unfinished work of a call without a plan; resume that",
+                   or_remove(path_));
+    if (name != kSharedWork && !is_temporary_name(name)) stranger = name;
   }
   if (!stranger.empty() && !has_run(work_))
     fail_on_file(ENOTEMPTY, path_, kOp, shown_path(path_), " is not empty (it has '",
-                 shown(stranger, 80), "'); give a new folder, or remove this one");
+                 shown(stranger, 80), "'); give a new folder", or_remove(path_));
 }
 
 std::string SharedFolder::path_of(std::string_view name) const { return text(path_, "/", name); }
@@ -122,18 +127,16 @@ void SharedFolder::check_room(std::uint64_t bytes) const { check_free_space(path
 
 Json SharedFolder::done(const std::string& job) const {
   try {
-    return parse_json(read_small_file(text(work_, "/", job, kDoneEnd), kMaxRecordBytes), job);
+    return parse_json(read_small_file(done_path(work_, job), kMaxRecordBytes), job);
   } catch (const Error&) {
     return {};
   }
 }
 
-bool SharedFolder::has_done(const std::string& job) const {
-  return exists(text(work_, "/", job, kDoneEnd));
-}
+bool SharedFolder::has_done(const std::string& job) const { return exists(done_path(work_, job)); }
 
 void SharedFolder::note_done(const std::string& job, const Json& record) const {
-  write_whole_file(std::string(kOp), text(work_, "/", job, kDoneEnd), record.dump(0) + "\n");
+  write_whole_file(std::string(kOp), done_path(work_, job), record.dump(0) + "\n");
 }
 
 bool SharedFolder::is_intact(const std::string& name, const Json& record) const {
@@ -142,23 +145,29 @@ bool SharedFolder::is_intact(const std::string& name, const Json& record) const 
 
 bool SharedFolder::is_complete() const { return octavo::is_complete(path_); }
 
-void SharedFolder::remove_leftovers(std::string_view name) const {
-  constexpr std::size_t kKept = 64;  // characters of a name in its temporary one
-  if (name.size() > kKept) return;   // it may be that of another file
-  const std::string begin = text(".", name, ".");
+// Listed first: a process that has taken the job over since makes its temporary file after its
+// claim, which is looked for then. No name comes twice.
+void SharedFolder::remove_leftovers(Claim& mine, std::string_view name) const {
+  std::vector<std::string> leftovers;
   for (const std::string& found : names_in(path_))
-    if (is_leftover(found) && (name.empty() || found.starts_with(begin)))
-      unlink(path_of(found).c_str());
+    if (name.empty() ? is_temporary_name(found) : is_temporary_name_of(found, name))
+      leftovers.push_back(found);
+  if (!mine.is_still_held()) return;
+  for (const std::string& found : leftovers) unlink(path_of(found).c_str());
 }
 
-void SharedFolder::remove_work() const {
-  if (!joined_) return;
+void remove_work(const std::string& folder) {
+  if (!is_complete(folder)) return;
+  const std::string work = text(folder, "/", kSharedWork);
+  std::error_code ignored;
+  if (fs::is_symlink(work, ignored)) return;  // octavo makes none
+  for (const std::string& found : names_in(folder))
+    if (is_temporary_name(found)) unlink(text(folder, "/", found).c_str());
   // Others remove it at the same time, and a claim that is still held writes into it: what one
   // attempt leaves, another takes.
   for (int attempt = 0; attempt < 10; ++attempt) {
-    std::error_code ignored;
-    fs::remove_all(work_, ignored);
-    if (!fs::exists(work_, ignored)) return;
+    fs::remove_all(work, ignored);
+    if (!exists(work)) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1 << attempt));
   }
 }

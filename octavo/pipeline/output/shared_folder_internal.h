@@ -50,18 +50,21 @@ class SharedFolder : public ShardFolder {
   [[nodiscard]] bool is_intact(const std::string& name, const Json& record) const;
   // Did some process write config.json? (complete_folder_internal.h)
   [[nodiscard]] bool is_complete() const;
-  // Temporary files of a killed process: of this output file, or all.
-  void remove_leftovers(std::string_view name = {}) const;
-  // The work folder: after config.json.
-  void remove_work() const;
+  // Temporary files of a killed process: of this output file, or all. Of others that were thrown
+  // out of the job, but not of one that has the job since: `mine` is the claim of it.
+  void remove_leftovers(Claim& mine, std::string_view name = {}) const;
   [[noreturn]] void fail_vanished() const;
 
  private:
   void check_strangers() const;
 
   std::string path_, work_;
-  bool joined_ = false;  // else nothing in the folder is this run's
   std::map<std::string, std::size_t> files_;
 };
+
+// What a run leaves in a folder that is complete, where it was killed at its very end, and what
+// those leave that were thrown out of it: the work folder, and temporary files. Nothing in a folder
+// that is not complete.
+void remove_work(const std::string& folder);
 
 }  // namespace octavo

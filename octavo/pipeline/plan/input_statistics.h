@@ -35,6 +35,8 @@ class InputStatistics {
   // E[x^2] of every channel of a module that has a range. From any thread.
   [[nodiscard]] virtual std::vector<float> mean_square(std::string_view module) const = 0;
   [[nodiscard]] virtual std::vector<CacheRange> caches() const = 0;
+  // What the file has that is of no use, by name: reports say it.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
 }  // namespace octavo

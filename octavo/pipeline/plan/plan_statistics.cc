@@ -37,6 +37,16 @@ std::string alike(const std::string& module) {
   return end == std::string::npos ? module : module.substr(0, number) + "*" + module.substr(end);
 }
 
+// What a file of statistics says of itself, with its name; of many notes the first ones.
+void add_notes(const InputStatistics& statistics, std::vector<std::string>& notes) {
+  constexpr std::size_t kShown = 3;
+  const std::vector<std::string> said = statistics.notes();
+  const std::string file = text("'", shown(statistics.name(), 200), "': ");
+  for (std::size_t i = 0; i < std::min(said.size(), kShown); ++i) notes.push_back(file + said[i]);
+  if (said.size() > kShown)
+    notes.push_back(text(file, said.size() - kShown, " more notes of this kind"));
+}
+
 class Statistics {
  public:
   explicit Statistics(QuantizePlan& plan) : plan_(plan), options_(plan.options) {}
@@ -202,6 +212,7 @@ std::size_t own_outputs(const QuantizePlan& plan, const TensorAction& action) {
 
 void apply_statistics(const CheckpointReader& source, QuantizePlan& plan) {
   Statistics statistics(plan);
+  if (plan.options.statistics != nullptr) add_notes(*plan.options.statistics, plan.notes);
   statistics.weigh();
   if (plan.options.input_scales != StaticScaleSource::none) statistics.scale_inputs();
   if (plan.options.kv_scales != StaticScaleSource::none) {

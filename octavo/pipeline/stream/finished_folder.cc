@@ -50,7 +50,7 @@ std::uint64_t content_of_row_block(const CheckpointReader& source, const Quantiz
                             const std::string& file, int number, std::string_view what) {
   fail_on_file(number, text(folder, "/", file), check.op, shown_folder(folder),
                " is complete, but its file '", shown(file, 160), "' ", what,
-               "; remove the folder, and start again");
+               "; put back what it was, or give a new folder", or_remove(folder));
 }
 
 // Does a weight file have the planned tensors and metadata?
@@ -147,13 +147,14 @@ void check_made_from(std::string_view op, const CheckpointReader& source, const 
   if (then == now) return;
   fail_on_file(EEXIST, folder, op, shown_folder(folder),
                " is complete, and was made from another source than '", shown(source.path(), 200),
-               "'; give the one it was made from, a new folder, or remove this one");
+               "'; give the one it was made from, or a new folder", or_remove(folder));
 }
 
 void fail_finished_otherwise(std::string_view op, const std::string& folder) {
   fail_on_file(EEXIST, folder, op, "'", shown(folder, 200),
                "' is complete, and was made with other options or by another version of octavo; "
-               "give the same ones, a new folder, or remove this one");
+               "give the same ones, or a new folder",
+               or_remove(folder));
 }
 
 std::string finished_note(const std::string& folder, FinishedDepth depth,

@@ -47,7 +47,7 @@ class SharedWork {
         wait = std::min(wait + wait / 4, kLongestWait);  // late by a quarter of the time at most
       }
     }
-    folder_.remove_work();  // what one that came last left, or made anew
+    remove_work(folder_.path());  // what one that came last left, or made anew
     outcome_.taken_over = jobs_.taken_over();
     tell_bytes(jobs_.bytes_total(), "");
     return std::move(outcome_);
@@ -74,7 +74,7 @@ class SharedWork {
         case SharedJob::Kind::amax:
           return find_amaxes(taken);
         case SharedJob::Kind::file:
-          folder_.remove_leftovers(plan_.files[job.file]);
+          folder_.remove_leftovers(*taken.claim, plan_.files[job.file]);
           return write_file(taken, job.file);
         case SharedJob::Kind::finish:
           return finish(taken);
@@ -87,12 +87,14 @@ class SharedWork {
   void find_amaxes(const TakenJob& taken) {
     const Json found = amaxes_.find(taken.job.file, options_of(taken, jobs_.bytes_of(taken.job)));
     check_source();
-    folder_.note_done(taken.job.name, found);
+    if (taken.claim->is_still_held()) folder_.note_done(taken.job.name, found);
   }
 
   void write_file(const TakenJob& taken, std::size_t file) {
     const std::vector<float> amaxes = amaxes_.of_groups(file);
-    const FileShare share{.file = file, .group_amaxes = &amaxes};
+    const FileShare share{.file = file, .group_amaxes = &amaxes, .is_still_mine = [&] {
+                            return taken.claim->is_still_held();
+                          }};
     (void)stream_checkpoint(
         source_, plan_, options_of(taken, work_[file].bytes()),
         {.folder = &folder_, .file = {}, .source = source_now_, .share = &share});
@@ -121,11 +123,20 @@ class SharedWork {
       }
       sums[plan_.files[i]] = record["sum"].string_or("");
     }
+    const auto check_is_mine = [&] {
+      check(taken.claim->is_still_held(), ErrorCode::unsupported, kOp, "another process finishes '",
+            shown(folder_.path(), 200),
+            "': this one gave no sign of life for long; it is left to that one");
+    };
+    check_is_mine();
     write_folder_files(
-        source_, plan_, [&] { return provenance_(results, identity_.sample); }, sums,
-        folder_.path());
-    folder_.remove_leftovers();
-    folder_.remove_work();
+        source_, plan_,
+        [&] {
+          check_is_mine();
+          return provenance_(results, identity_.sample);
+        },
+        sums, folder_.path());
+    remove_work(folder_.path());
     outcome_.results = std::move(results);
   }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -60,15 +59,45 @@ void check_shard(const std::string& path, const std::string& kept) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 && stat_shard(path, kept, status)) return;  // is deleted
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  const char* const why =
-      !S_ISREG(status.st_mode) ? "it is a link"
-      : status.st_nlink > 1    ? "it has another name (a hard link)"
-      : access(folder.empty() ? "." : folder.c_str(), W_OK) != 0 || access(path.c_str(), W_OK) != 0
-          ? "this process may not delete it"
-          : nullptr;
+  struct stat in {};
+  // Where everybody may write, only owners may delete (/tmp).
+  const bool sticky = stat(folder.empty() ? "." : folder.c_str(), &in) == 0 &&
+                      (in.st_mode & S_ISVTX) != 0 && geteuid() != 0 && in.st_uid != geteuid() &&
+                      status.st_uid != geteuid();
+  const char* const why = !S_ISREG(status.st_mode) ? "it is a link"
+                          : status.st_nlink > 1    ? "it has another name (a hard link)"
+                          : sticky || access(folder.empty() ? "." : folder.c_str(), W_OK) != 0 ||
+                                  access(path.c_str(), W_OK) != 0
+                              ? "this process may not delete it"
+                              : nullptr;
   if (why != nullptr)
     fail_on_file(EPERM, path, kOp, "'", shown(path, 200), "' cannot be deleted: ", why,
                  "; leave option delete_source out");
+}
+
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+[[noreturn]] void fail_written(const std::string& path, std::string_view what) {
+  fail_on_file(EBUSY, path, kOp, "'", shown(path, 200), "' ", what,
+               " since it was read back; nothing more of the source is deleted; with option resume "
+               "the same call goes on");
+}
+
+// Unlinked first: a shard that is cut short would not be seen as deleted. Then cut, as this process
+// and its file system keep an open file's data; but only where no name is left, which a link that
+// was made a moment ago is.
+bool delete_file(const std::string& path, const struct stat& expected) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status {};
+  if (file.number() < 0 || fstat(file.number(), &status) != 0 || !is_same(status, expected) ||
+      unlink(path.c_str()) != 0)
+    return false;
+  if (fstat(file.number(), &status) == 0 && status.st_nlink == 0)
+    (void)!ftruncate(file.number(), 0);
+  return true;
 }
 
 }  // namespace
@@ -78,59 +107,110 @@ SourceDeletion::SourceDeletion(const CheckpointReader& source, const QuantizePla
     : source_(source),
       out_(std::move(out)),
       needed_for_(needed_for(source, plan)),
+      opened_(source.files().size()),
       deleted_(source.files().size(), false),
-      finished_(plan.files.size(), false) {
+      finished_(plan.files.size()) {
   check(!source.is_gguf(), ErrorCode::unsupported, kOp,
         "option delete_source is for safetensors files; leave it out for GGUF");
   check_loaders(source, plan);
-  for (const auto& file : source.files()) check_shard(file.path(), source.deleted_shards());
+  for (std::size_t shard = 0; shard < source.files().size(); ++shard) {
+    const std::string& path = source.files()[shard].path();
+    check_shard(path, source.deleted_shards());
+    deleted_[shard] = lstat(path.c_str(), &opened_[shard]) != 0;
+  }
 }
 
 void SourceDeletion::file_is_finished(std::size_t file, const std::string& path,
-                                      const std::string& sum) {
-  if (!has_checksum(path, sum))
+                                      const std::string& state, const std::string& sum) {
+  if (!has_checksum(path, sum) || content_state(path) != state)
     fail_on_file(EIO, path, kOp, "'", shown(path, 200),
                  "' is not what was written to it when it is read back: the storage may be "
                  "failing; nothing of the source is deleted for it");
-  file_was_finished(file);
+  file_was_finished(file, path);
 }
 
 bool SourceDeletion::has_deleted() const {
   return std::find(deleted_.begin(), deleted_.end(), true) != deleted_.end();
 }
 
-void SourceDeletion::file_was_finished(std::size_t file) {
-  finished_[file] = true;
+void SourceDeletion::file_was_finished(std::size_t file, const std::string& path) {
+  finished_[file].path = path;
+  if (lstat(path.c_str(), &finished_[file].status) != 0) fail_written(path, "is gone");
   // The last shards wait for index and config: until then a call that goes on may need them.
-  if (std::find(finished_.begin(), finished_.end(), false) == finished_.end()) return;
+  const auto is_finished = [&](const Finished& one) { return !one.path.empty(); };
+  if (std::ranges::all_of(finished_, is_finished)) return;
   for (std::size_t shard = 0; shard < needed_for_.size(); ++shard) {
     const auto& files = needed_for_[shard];
     if (!deleted_[shard] && !files.empty() &&
-        std::all_of(files.begin(), files.end(), [&](std::size_t one) { return finished_[one]; }))
+        std::ranges::all_of(files, [&](std::size_t one) { return is_finished(finished_[one]); }))
       remove(shard);
   }
 }
 
-// Unlinked first: a shard that is cut short would not be seen as deleted. Then cut, as this process
-// and its file system keep an open file's data.
-void SourceDeletion::remove(std::size_t shard) {
-  const safetensors::FileReader& file = source_.files()[shard];
-  deleted_[shard] = true;
-  struct stat status {};
-  if (lstat(file.path().c_str(), &status) != 0) return;  // by an earlier call
-  keep_shard_header(file, text(out_, "/", kDeletedShards));
-  const Descriptor open_file(open(file.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (unlink(file.path().c_str()) != 0)
-    fail_on_file(errno, file.path(), kOp, "could not delete '", shown(file.path(), 200),
-                 "': ", std::strerror(errno));
-  if (open_file.number() >= 0) (void)!ftruncate(open_file.number(), 0);
+// Is it what this call has read, and has no second name since? What is not stays where it is: that
+// is no reason to end the work.
+bool SourceDeletion::may_go(std::size_t shard) const {
+  struct stat now {};
+  return !deleted_[shard] && lstat(source_.files()[shard].path().c_str(), &now) == 0 &&
+         is_same(now, opened_[shard]) && now.st_nlink == 1;
 }
 
-void SourceDeletion::folder_is_complete() {
-  for (std::size_t shard = 0; shard < deleted_.size(); ++shard)
-    if (!deleted_[shard]) remove(shard);
+void SourceDeletion::check_written(std::size_t shard) const {
+  for (const std::size_t file : needed_for_[shard]) {
+    const Finished& one = finished_[file];
+    struct stat now {};
+    if (one.path.empty() || lstat(one.path.c_str(), &now) != 0 || !is_same(now, one.status))
+      fail_written(one.path, "was changed");
+  }
+}
+
+void SourceDeletion::remove(std::size_t shard) {
+  const safetensors::FileReader& file = source_.files()[shard];
+  check_written(shard);
+  if (!may_go(shard)) return;
+  keep_shard_header(file, text(out_, "/", kDeletedShards));
+  deleted_[shard] = delete_file(file.path(), opened_[shard]);
+}
+
+void SourceDeletion::keep_headers() {
+  for (std::size_t shard = 0; shard < deleted_.size(); ++shard) {
+    check_written(shard);
+    if (may_go(shard)) keep_shard_header(source_.files()[shard], text(out_, "/", kDeletedShards));
+  }
+}
+
+std::vector<std::string> delete_kept_shards(const CheckpointReader& source,
+                                            const std::string& out) {
+  const std::string kept = text(out, "/", kDeletedShards);
+  std::vector<std::string> left;
+  for (const auto& file : source.files()) {
+    struct stat status {};
+    if (lstat(file.path().c_str(), &status) != 0) continue;
+    if (!is_kept_shard(file.path(), kept) || !S_ISREG(status.st_mode) || status.st_nlink > 1 ||
+        !delete_file(file.path(), status))
+      left.push_back(std::filesystem::path(file.path()).filename().string());
+  }
   std::error_code ignored;
-  std::filesystem::remove_all(text(out_, "/", kDeletedShards), ignored);
+  if (left.empty()) std::filesystem::remove_all(kept, ignored);
+  return left;
+}
+
+void check_deleted_shards(const CheckpointReader& source, const QuantizePlan& plan,
+                          const std::vector<bool>& finished) {
+  const auto files = needed_for(source, plan);
+  for (std::size_t shard = 0; shard < files.size(); ++shard) {
+    struct stat status {};
+    const std::string& path = source.files()[shard].path();
+    if (lstat(path.c_str(), &status) == 0) continue;
+    for (const std::size_t file : files[shard])
+      if (!finished[file])
+        fail_on_file(EIO, plan.files[file], kOp, "'", shown(plan.files[file], 160),
+                     "' of the output is not what was written, or cannot be read, and '",
+                     shown(path, 200),
+                     "', which it was made of, was deleted as asked (option delete_source): put "
+                     "one of them back, or see that the storage gives what it has; nothing was "
+                     "changed");
+  }
 }
 
 }  // namespace octavo

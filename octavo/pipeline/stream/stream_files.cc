@@ -63,9 +63,14 @@ void StreamFiles::take_up_finished() {
   for (std::size_t i = 0; i < files_.size(); ++i)
     files_[i].finished =
         restore_results(destination_.folder->finished(plan_.files[i]), files_[i].actions, results_);
+  if (!source_.deleted_shards().empty()) {
+    std::vector<bool> finished;
+    for (const OutputFile& file : files_) finished.push_back(file.finished);
+    check_deleted_shards(source_, plan_, finished);
+  }
   if (destination_.deletion == nullptr) return;
   for (std::size_t i = 0; i < files_.size(); ++i)
-    if (files_[i].finished) destination_.deletion->file_was_finished(i);
+    if (files_[i].finished) destination_.deletion->file_was_finished(i, path_of(i));
 }
 
 bool restore_results(const Json& kept, const std::vector<std::size_t>& actions,
@@ -177,6 +182,14 @@ void StreamFiles::check_source() const {
         "' was changed while it was read; expected one that stays; start again when it is whole");
 }
 
+// After the last byte went to disk, which may take long: what is left is a rename.
+void StreamFiles::check_is_mine(std::size_t index) const {
+  const FileShare* const share = destination_.share;
+  check(share == nullptr || !share->is_still_mine || share->is_still_mine(), ErrorCode::unsupported,
+        kOp, "another process has '", shown(plan_.files[index], 160),
+        "' in work: this one gave no sign of life for long; it is left to that one");
+}
+
 void StreamFiles::row_block_is_done(std::size_t index) {
   bool last = false;
   {
@@ -190,7 +203,11 @@ void StreamFiles::finish(std::size_t index) {
   check_source();
   if (destination_.is_nowhere()) return;
   safetensors::FileWriter& writer = writer_of(index);
+  writer.flush();
+  check_is_mine(index);
   writer.finish();
+  const std::string state =
+      destination_.deletion == nullptr ? std::string() : content_state_of(writer.header());
   const std::uint64_t sum = writer.written_checksum();
   OutputFile& file = files_[index];
   const std::lock_guard lock(counting_);
@@ -205,7 +222,7 @@ void StreamFiles::finish(std::size_t index) {
   else if (destination_.folder != nullptr)
     destination_.folder->note_written(plan_.files[index], sum);
   if (destination_.deletion != nullptr)
-    destination_.deletion->file_is_finished(index, path_of(index), hex_of(sum));
+    destination_.deletion->file_is_finished(index, path_of(index), state, hex_of(sum));
   return_freed_memory();
 }
 

@@ -50,12 +50,15 @@ class StreamFiles {
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open_gguf(
       const safetensors::WriteOptions& options) const;
   [[nodiscard]] std::string path_of(std::size_t index) const;
-  // A single file needs no record: when it is finished nothing is left to do.
+  // A single file needs no record, unless shards of the source go: when it is finished nothing is
+  // left to do.
   [[nodiscard]] bool is_recorded() const {
     return destination_.folder != nullptr &&
-           (plan_.files.size() > 1 || destination_.share != nullptr);
+           (plan_.files.size() > 1 || destination_.share != nullptr ||
+            destination_.deletion != nullptr);
   }
   void check_source() const;
+  void check_is_mine(std::size_t index) const;
 
   const CheckpointReader& source_;
   const QuantizePlan& plan_;

@@ -6,6 +6,11 @@
 #include "octavo/pipeline/stream/stream_internal.h"
 
 namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+}  // namespace
 
 std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,
                         const std::vector<ActionResult>& results) {
@@ -27,21 +32,33 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                              const QuantizePlan& plan,
                                              const QuantizeCheckpointOptions& options,
                                              const WorkIdentity& identity, const std::string& out,
-                                             const MakeProvenance& provenance) {
+                                             const MakeProvenance& provenance,
+                                             std::vector<std::string>* shards_left) {
   OutputFolder folder(out, source, identity, options.resume);
   std::optional<SourceDeletion> deletion;
   try {
-    if (options.delete_source) deletion.emplace(source, plan, out);
+    if (options.delete_source) {
+      check(!folder.has_touched_source(), ErrorCode::invalid_argument, kOp, "files of '",
+            shown(source.path(), 200),
+            "' have other sizes or times than when the work began: their headers and a sample are "
+            "the same, but a value between those may not be, so that nothing is deleted; go on "
+            "without option delete_source");
+      deletion.emplace(source, plan, out);
+    }
     std::vector<ActionResult> results =
         stream_checkpoint(source, plan, options,
                           {.folder = &folder,
                            .file = {},
-                           .source = identity.source,
+                           .source = identity.times,
                            .deletion = deletion ? &*deletion : nullptr});
     write_folder_files(
         source, plan, [&] { return provenance(results, folder.sample()); }, folder.sums(), out);
+    if (deletion) deletion->keep_headers();
     folder.remove_record();
-    if (deletion) deletion->folder_is_complete();
+    if (deletion) {
+      const std::vector<std::string> left = delete_kept_shards(source, out);
+      if (shards_left != nullptr) *shards_left = left;
+    }
     return results;
   } catch (const Error& error) {
     // Keeps what a resume can use; removes what would only make it fail.

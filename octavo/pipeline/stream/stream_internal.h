@@ -28,6 +28,8 @@ struct FileShare {
   std::size_t file = 0;  // index into QuantizePlan::files
   // For each group its amax, or NaN where all its members are in this file.
   const std::vector<float>* group_amaxes = nullptr;
+  // Asked before the file gets its name: has no other process taken it over?
+  std::function<bool()> is_still_mine{};
 };
 
 class SourceDeletion;
@@ -52,15 +54,14 @@ struct Destination {
 
 // The whole job for a folder: creates or resumes it, fills it, and writes the other files, index
 // and config. After an error what a resume can use stays, the rest is removed.
-// provenance_internal.h; `sample` is source_sample().
+// `shards_left`: of the source, where they were to be deleted and could not be.
+// MakeProvenance: provenance_internal.h; `sample` is source_sample().
 using MakeProvenance =
     std::function<Json(const std::vector<ActionResult>&, const std::string& sample)>;
-[[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
-                                                           const QuantizePlan& plan,
-                                                           const QuantizeCheckpointOptions& options,
-                                                           const WorkIdentity& identity,
-                                                           const std::string& out,
-                                                           const MakeProvenance& provenance);
+[[nodiscard]] std::vector<ActionResult> stream_into_folder(
+    const CheckpointReader& source, const QuantizePlan& plan,
+    const QuantizeCheckpointOptions& options, const WorkIdentity& identity, const std::string& out,
+    const MakeProvenance& provenance, std::vector<std::string>* shards_left = nullptr);
 
 // A hash of the source's content, from what was read of it.
 [[nodiscard]] std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,

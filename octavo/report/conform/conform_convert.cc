@@ -140,6 +140,29 @@ void check_ties(const ConformPeer& peer, const Element& element, ConformReport& 
   judge_elements(element, request, reply, false, check);
 }
 
+// Integers: a block that reaches beyond both ends of what is symmetric. The clause leaves it to
+// implementations whether the lowest number, which has no positive one beside it, is used.
+void check_lowest(const ConformPeer& peer, const Element& element, ConformReport& report) {
+  const double lowest = lowest_value(element.format), most = max_value(element.format);
+  if (lowest >= -most) return;
+  constexpr float kNearlyTwo = 0x1.FFFFFEp0F;
+  ConformRequest request{.kind = ConformKind::convert,
+                         .format = element.format,
+                         .values = std::vector<float>(kSize, 0.5F)};
+  request.values[0] = -kNearlyTwo;
+  request.values[1] = kNearlyTwo;
+  Check check(report, std::string(element.clause), "the ends of the range",
+              std::string(element.name));
+  ConformReply reply;
+  if (!ask(peer, request, reply, check)) return;
+  judge_elements(element, request, reply, false, check);
+  judge_elements(element, request, reply, true, check);
+  const double got = decode(element.format, reply.codes[0]);
+  check.choice(got == lowest  ? text(number_text(lowest), " is used")
+               : got == -most ? text(number_text(lowest), " is not used: the range is symmetric")
+                              : "the scale leaves the ends unused");
+}
+
 std::string described(const Element& element, const ConformReply& reply, std::size_t at) {
   if (reply.scales[0] == 255) return "the scale is NaN";
   const double value = scale_value(reply.scales[0]) * decode(element.format, reply.codes[at]);
@@ -172,6 +195,7 @@ void check_choices(const ConformPeer& peer, const Element& element, ConformRepor
 void check_conversion(const ConformPeer& peer, const Element& element, ConformReport& report) {
   check_usual(peer, element, report);
   check_ties(peer, element, report);
+  check_lowest(peer, element, report);
   check_choices(peer, element, report);
 }
 

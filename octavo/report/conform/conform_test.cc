@@ -105,6 +105,28 @@ TEST(Conform, AWrongValueOfACodeAndALostNanAre) {
   EXPECT_NE(wrong.find("5.3.3 values of all codes"), std::string::npos) << wrong;
 }
 
+// 5.3.4: the lowest integer may be used or not; what is beyond it may be neither smaller nor wrap.
+TEST(Conform, TheLowestIntegerIsAChoiceAndWrappingIsNone) {
+  const auto what = [](const ConformReport& report) {
+    for (const ConformFinding& one : report.findings)
+      if (one.check == "the ends of the range") return one.what;
+    return std::string();
+  };
+  EXPECT_EQ(what(conform(octavo_conforms)), "-2 is used");
+  const auto instead_of_lowest = [](std::uint8_t code) {
+    return changed(ConformKind::convert,
+                   [code](const ConformRequest& request, ConformReply& reply) {
+                     if (!request.format.twos_complement) return;
+                     for (std::uint8_t& one : reply.codes)
+                       if (one == 0x80) one = code;
+                   });
+  };
+  const ConformReport symmetric = instead_of_lowest(0x81);
+  EXPECT_EQ(deviating(symmetric), "");
+  EXPECT_EQ(what(symmetric), "-2 is not used: the range is symmetric");
+  EXPECT_EQ(kinds(instead_of_lowest(0x7F)), "5.3.4 the ends of the range\n");
+}
+
 TEST(Conform, AProductThatIsOffIs) {
   EXPECT_EQ(kinds(changed(ConformKind::dot,
                           [](const ConformRequest&, ConformReply& reply) {

@@ -13,6 +13,7 @@ from octavo import _checkpoint_arguments as checked
 from octavo._checkpoint_arguments import Path
 from octavo._evaluate import Evaluation, Texts
 from octavo._evaluate import evaluate as evaluate_here
+from octavo._model import checked_activations
 from octavo.ray._tasks import Bar, Board, OnProgress, Teller, ray_of, results
 from octavo.ray._tasks import start as start_ray
 
@@ -56,6 +57,14 @@ def pooled(of: list[tuple[int, Estimate]]) -> Estimate:
     return {"value": mean, "standard_error": error}
 
 
+def perplexity_of(loss: float | None) -> float | None:
+    """exp(loss); None, as JSON has it, where that is no double: broken models lose 800 nats."""
+    try:
+        return None if loss is None else math.exp(loss)
+    except OverflowError:
+        return None
+
+
 def total_of(texts: list[dict[str, Any]]) -> dict[str, Any]:
     """Of all texts. Medians, percentiles and differences of hidden states are each text's alone."""
 
@@ -64,7 +73,7 @@ def total_of(texts: list[dict[str, Any]]) -> dict[str, Any]:
 
     out: dict[str, Any] = {key: sum(text[key] for text in texts) for key in ("tokens", "scored")}
     out["log_loss"] = loss = over("log_loss")
-    value = None if loss["value"] is None else math.exp(loss["value"])
+    value = perplexity_of(loss["value"])
     error = loss["standard_error"]
     out["perplexity"] = {
         "value": value,
@@ -106,6 +115,7 @@ def evaluate(
     retries: int = 3,
     window: int | None = None,
     tokens: int | None = None,
+    activations: str = "float32",
     max_memory: int | str = 4 << 30,
     progress: bool | OnProgress | None = True,
 ) -> Evaluation:
@@ -128,6 +138,7 @@ def evaluate(
         else os.path.abspath(checked.path(_OP, "against", against)),
         "window": window,
         "tokens": tokens,
+        "activations": checked_activations(_OP, activations),
         "max_memory": max_memory,
         "threads": checked.count(_OP, "cpus", cpus, 1, 1 << 16),
     }

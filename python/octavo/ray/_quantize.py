@@ -60,6 +60,19 @@ def _task(
     return said
 
 
+def of_the_whole(said: list[dict[str, Any]], limits: list[str]) -> dict[str, Any]:
+    """What the task says that finished the folder; where an earlier call did that, or a task whose
+    node was lost afterwards, what one says that found it complete."""
+    last = [one for one in said if one["finished"]]
+    last += [one for one in said if "missed" in one]
+    if not last and limits:
+        raise RuntimeError(
+            f"[{_OP}] the folder is complete, and the task that knew its errors was lost, so that "
+            "fail_if was not judged; the same call again does, from what the folder keeps"
+        )
+    return {"html": "", "missed": []} | (last or said)[0]
+
+
 def quantize(
     model: Path | None,
     out: Path,
@@ -95,7 +108,7 @@ def quantize(
         if recipe is not None or options:
             given = ", ".join((["recipe"] if recipe is not None else []) + sorted(options))
             raise ValueError(f"[{_OP}] got {given}, which the plan says for all tasks; leave it")
-        text = FilePath(checked.path(_OP, "plan", plan)).read_text()
+        text = FilePath(checked.plan_file(_OP, plan)).read_text()
     elif source is None:
         raise TypeError(f"[{_OP}] got no model; say which, or give a plan, which says it")
     else:
@@ -134,7 +147,4 @@ def quantize(
     ]
     # Each knows what all have finished, and what is in its own hands.
     said = results(ray, tasks, board, bar, lambda of: max(of.values()))
-    last = [one for one in said if one["finished"]]
-    # Where all found the folder complete, an earlier call did it.
-    report = CheckpointReport(_Told(last[0] if last else {"html": "", "missed": []} | said[0]))
-    return within(_OP, report, limits)
+    return within(_OP, CheckpointReport(_Told(of_the_whole(said, limits))), limits)

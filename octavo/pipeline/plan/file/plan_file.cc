@@ -39,8 +39,6 @@ Json options_json(const QuantizePlanOptions& options) {
   Json out = Json::object();
   each_plan_option(options,
                    [&](const char* name, const auto& value) { out.set(name, json_value(value)); });
-  // A run of several processes takes no statistics: their reader refuses it.
-  if (options.statistics != nullptr) out.set("statistics", options.statistics->name());
   return out;
 }
 
@@ -125,7 +123,11 @@ void write_plan_file(const CheckpointReader& source, const QuantizePlan& plan, c
   member("model", model);
   member("source_fingerprint", source_fingerprint(source));
   member("follow_links", of.follow_links);
-  member("options", options_json(plan.options));
+  Json options = options_json(plan.options);
+  // A run of several processes takes no statistics: their reader refuses it.
+  if (plan.options.statistics != nullptr)
+    options.set("statistics", plan.options.statistics->name());
+  member("options", options);
   member("title", name);
   member("verb", "plan");
   member("recipe", plan.options.recipe);

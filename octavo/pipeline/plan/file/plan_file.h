@@ -50,6 +50,9 @@ OCTAVO_API void write_plan_file(const CheckpointReader& source, const QuantizePl
 [[nodiscard]] OCTAVO_API PlanFile parse_plan_file(std::string_view text, std::string_view name);
 // Throws Error(io), too.
 [[nodiscard]] OCTAVO_API PlanFile read_plan_file(const std::string& path);
+// Does a file begin as plans do, of whatever version and however damaged? Such a file may be
+// replaced by another plan.
+[[nodiscard]] OCTAVO_API bool is_plan_file(const std::string& path);
 
 // Throws Error(invalid_argument) where another version of octavo wrote the plan, or it is of
 // another source: before planning.

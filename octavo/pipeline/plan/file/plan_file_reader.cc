@@ -1,5 +1,6 @@
 // Reads a plan file, which is untrusted: with a pull parser, so that memory does not grow with what
 // a process has no use for.
+#include <fstream>
 #include <set>
 
 #include "octavo/base/error.h"
@@ -12,6 +13,7 @@
 #include "octavo/pipeline/plan/file/plan_file.h"
 #include "octavo/pipeline/plan/file/plan_file_internal.h"
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
+#include "octavo/report/choose_format.h"
 #include "octavo/version.h"
 
 namespace octavo {
@@ -109,6 +111,10 @@ class PlanFileReader {
             "one");
       if (!known) reader_.fail(text("option '", shown(key), "' is not known"));
     }
+    if (out_.options.format == kMeasuredFormat)
+      reader_.fail(
+          "format auto is chosen by all values, which every process would read; quantize "
+          "in one");
   }
 
   void read(std::string& word) { word = reader_.string(); }
@@ -180,6 +186,15 @@ PlanFile read_plan_file(const std::string& path) {
   } catch (const Error& error) {
     fail_again(error, kOp, reason_of(error));
   }
+}
+
+bool is_plan_file(const std::string& path) {
+  std::string begin(1U << 6, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  std::erase_if(begin, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
+  return begin.starts_with("{\"octavo_plan\":");
 }
 
 void check_plan_source(const PlanFile& file, std::string_view name,

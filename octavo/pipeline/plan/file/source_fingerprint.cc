@@ -79,25 +79,36 @@ std::uint64_t sample_of(const safetensors::FileReader& file) {
 
 }  // namespace
 
-std::string source_sample(const CheckpointReader& source, int threads) {
+std::vector<std::string> shard_samples(const CheckpointReader& source, int threads) {
   // Values that are decoded as they are read take longer than the bytes that they come from.
   const bool raw = source.is_decoded() && !source.is_gguf();
-  std::vector<std::uint64_t> of_file(source.files().size());
+  std::vector<std::string> of_file(source.files().size());
   std::vector<std::exception_ptr> failed(of_file.size());
   parallel_for(static_cast<int>(of_file.size()), threads, [&](int part) {
     const auto i = static_cast<std::size_t>(part);
     const safetensors::FileReader& file = source.files()[i];
+    std::error_code ignored;
+    if (!source.deleted_shards().empty() && !std::filesystem::exists(file.path(), ignored)) return;
     try {
-      of_file[i] = raw ? sample_of(safetensors::FileReader(file.path())) : sample_of(file);
+      of_file[i] = hex_of(raw ? sample_of(safetensors::FileReader(file.path())) : sample_of(file));
     } catch (...) {
       failed[i] = std::current_exception();
     }
   });
   for (const std::exception_ptr& one : failed)
     if (one) std::rethrow_exception(one);
-  std::uint64_t hash = text_hash(source_fingerprint(source));
-  for (const std::uint64_t one : of_file) hash = text_hash(hex_of(one), hash);
+  return of_file;
+}
+
+std::string source_sample_of(const std::string& fingerprint,
+                             const std::vector<std::string>& shards) {
+  std::uint64_t hash = text_hash(fingerprint);
+  for (const std::string& one : shards) hash = text_hash(one, hash);
   return hex_of(hash);
+}
+
+std::string source_sample(const CheckpointReader& source, int threads) {
+  return source_sample_of(source_fingerprint(source), shard_samples(source, threads));
 }
 
 }  // namespace octavo

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "octavo/checkpoint/checkpoint_reader.h"
 
@@ -23,5 +24,12 @@ namespace octavo {
 // alone, such as one row of a large matrix; other files, such as a tokenizer. `source_hash` of a
 // complete folder is of all values.
 [[nodiscard]] std::string source_sample(const CheckpointReader& source, int threads = 0);
+
+// Its parts: of each file of the source, and put together with source_fingerprint(). Empty of a
+// shard that was deleted (checkpoint/deleted_shards_internal.h).
+[[nodiscard]] std::vector<std::string> shard_samples(const CheckpointReader& source,
+                                                     int threads = 0);
+[[nodiscard]] std::string source_sample_of(const std::string& fingerprint,
+                                           const std::vector<std::string>& shards);
 
 }  // namespace octavo
