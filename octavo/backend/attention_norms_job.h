@@ -13,7 +13,8 @@
 namespace octavo {
 
 // A channel of V (or K) over some rows. Sums are of x - center, its squares and its fourth powers;
-// squares that are not finite say that a value is not, or too large for them.
+// squares that are not finite say that a value is not, or too large for them, and so do
+// error_squares of what is used; least, most and error leave NaN out.
 struct AttentionChannel {
   double center = 0.0;  // of all rows of the head: any number, best near their mean
   double least = std::numeric_limits<double>::infinity(),
@@ -48,7 +49,12 @@ struct AttentionRounding {
   double scores = 0.0;   // error of a score, relative to |softmax_scale| |q| |k|
   double weights = 0.0;  // of P, relative: of the exponential, and of rounding it
   double lost = 0.0;     // and absolute, where the largest P is from 1/2 to 1
-  double sums = 0.0;     // of a sum of n weighted values relative to sum_j w_j |v_j|, or of weights
+  // Of a sum of n weighted values relative to sum_j w_j |v_j|, or of weights: the rounding of each
+  // step, added up, and how far the weights that are summed are from those that are multiplied.
+  double sums = 0.0;
+  // Of a weighted value, relative to the largest scale of V: where scales of tokens are kept
+  // relative to each other, the values of small ones are lost beside a large one, even of zeros.
+  double flushed = 0.0;
 };
 
 }  // namespace octavo

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "octavo/base/running_extremes.h"
+
 namespace octavo {
 namespace {
-
-// NaN is above everything and stays.
-void raise_to(double& to, double number) {
-  if (!(number <= to)) to = to == to ? number : to;
-}
 
 const float* row_of(const View& values, std::int64_t batch, std::int64_t head, std::int64_t row) {
   return reinterpret_cast<const float*>(static_cast<const std::byte*>(values.data) +
@@ -37,9 +34,9 @@ void KvStatistics::OfHead::add(const float* row) {
     channels[e] += number * number;
     peaks[e] = std::max(peaks[e], channels[e]);
     of_row += number * number;
-    raise_to(amax, std::abs(number));
+    raise(amax, std::abs(number));
   }
-  raise_to(row_squares, of_row);
+  raise(row_squares, of_row);
   ++tokens;
 }
 
@@ -95,7 +92,7 @@ std::vector<AttentionStatistics> KvStatistics::all() const {
     AttentionStatistics one{.row_squares = of.row_squares, .amax = of.amax};
     for (const double squares : of.channels) {
       one.mean_squares += squares;
-      raise_to(one.channel_squares, squares);
+      raise(one.channel_squares, squares);
     }
     if (of.tokens > 0) {
       one.mean_squares /= static_cast<double>(of.tokens);

@@ -1,25 +1,10 @@
 // Gradients of every backend against reference's. Others compute in f32: with x the largest sum of
 // |q k| softmax_scale, a weight is off by about sqrt(D) 2^-24 x, and sums of gradients are as long
 // again; compared by L2, so that roundings to nearest count as the square root of their number.
-#include "tests/attention/attention_cases.h"
+#include "tests/agreement/attention_backward_cases.h"
 
 namespace octavo::testing {
 namespace {
-
-struct Gradients {
-  Tensor q, k, v, sinks{};
-};
-
-struct BackwardCase {
-  std::string name;
-  Sizes sizes;
-  AttentionMask mask{};
-  std::vector<std::int64_t> query_lengths{}, key_lengths{};
-  DType dtype = DType::f32;
-  double soft_cap = 0.0;
-  std::vector<float> sinks{};
-  AttentionDropout dropout{};
-};
 
 const std::vector<BackwardCase>& cases() {
   static const std::vector<BackwardCase> all = {
@@ -70,69 +55,6 @@ const std::vector<BackwardCase>& cases() {
        .dropout = {0.1, 1}},
   };
   return all;
-}
-
-Gradients gradients_of(const BackwardCase& how, const Made& made, const Tensor& d_out,
-                       const Kernels* backend, int threads, Log* log = nullptr) {
-  AttentionMask mask = how.mask;
-  mask.query_lengths = how.query_lengths;
-  mask.key_lengths = how.key_lengths;
-  const AttentionGradients got = attention_backward(made.q, made.k, made.v, d_out.view(),
-                                                    {.rung = AttentionRung::f32,
-                                                     .mask = mask,
-                                                     .soft_cap = how.soft_cap,
-                                                     .sinks = view_of_sinks(how.sinks),
-                                                     .dropout = how.dropout,
-                                                     .threads = threads,
-                                                     .backend = backend,
-                                                     .log = log});
-  return {got.q, got.k, got.v, got.sinks};
-}
-
-Tensor gradient_of_out(const BackwardCase& how) {
-  Sizes sizes = how.sizes;
-  sizes.keys = sizes.queries;
-  sizes.kv_heads = sizes.heads;
-  return make_inputs(sizes, Kind::normal, 77, how.dtype).v;
-}
-
-void expect_near(const Tensor& got, const Tensor& want, double bound, const std::string& name) {
-  double error2 = 0.0, want2 = 0.0;
-  std::int64_t other = 0;
-  for (std::int64_t batch = 0; batch < want.shape()[0]; ++batch)
-    for (std::int64_t head = 0; head < want.shape()[1]; ++head) {
-      const oracle::Rows a = rows_of(want.view(), batch, head),
-                         b = rows_of(got.view(), batch, head);
-      for (std::size_t i = 0; i < a.size(); ++i)
-        for (std::size_t d = 0; d < a[i].size(); ++d) {
-          if (std::isnan(a[i][d]) || std::isnan(b[i][d])) {
-            other += std::isnan(a[i][d]) != std::isnan(b[i][d]);
-            continue;
-          }
-          error2 += (a[i][d] - b[i][d]) * (a[i][d] - b[i][d]);
-          want2 += a[i][d] * a[i][d];
-        }
-    }
-  EXPECT_EQ(other, 0) << name << ": NaN elsewhere";
-  EXPECT_LE(std::sqrt(error2), bound * std::sqrt(want2)) << name;
-}
-
-void expect_near_sinks(const Gradients& got, const Gradients& want, double bound,
-                       const std::string& name) {
-  if (want.sinks.owner() == nullptr) return;
-  double error2 = 0.0, want2 = 0.0;
-  for (std::size_t i = 0; i < want.sinks.span<float>().size(); ++i) {
-    const double a = static_cast<double>(want.sinks.span<float>()[i]),
-                 b = static_cast<double>(got.sinks.span<float>()[i]);
-    error2 += (a - b) * (a - b);
-    want2 += a * a;
-  }
-  EXPECT_LE(std::sqrt(error2), bound * std::sqrt(want2)) << name << ", sinks";
-}
-
-// x is at most about D sqrt(1/D) 1.5^2 for normal rows, 25 at D = 128; results of 16 bits round.
-double bound_of(DType dtype) {
-  return 1e-5 + (dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0.0);
 }
 
 TEST(AttentionBackward, EveryBackend) {
@@ -325,80 +247,6 @@ TEST(AttentionBackward, LargeScoresOnEveryBackend) {
         expect_near(got.v, exact.v, 1e-6, name + ", dV");
       }
     }
-}
-
-// The lowest f32 as a bias, which masks keys where others do not have it, and does not act as -inf
-// where all have it: such rows are the mean of V. Multiplied by log2(e) it is beyond f32.
-TEST(AttentionBackward, LeastFiniteBiasOnEveryBackend) {
-  BackwardCase how{"bias", {.queries = 60, .keys = 70, .depth = 32}};
-  constexpr float kLeast = std::numeric_limits<float>::lowest();
-  const Tensor bias = Tensor::values({60, 70}, DType::f32);
-  for (std::size_t i = 0; i < 60 * 70; ++i) {
-    const std::size_t row = i / 70, key = i % 70;
-    float number = key < 30 ? 0.0F : kLeast;
-    if (row < 10) number = kLeast;
-    if (row >= 10 && row < 20) number = key % 2 == 0 ? kLeast : -HUGE_VALF;
-    if (row >= 20 && row < 30) number = key < 7 ? -2.9e38F : kLeast;
-    if (row >= 30 && row < 40) number = key < 5 ? 3e38F : 0.0F;
-    bias.span<float>()[i] = number;
-  }
-  how.mask.bias = bias.view();
-  const Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
-  const Tensor d_out = gradient_of_out(how);
-  const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1);
-  const oracle::Rows v = rows_of(made.v.view(), 0, 0);
-  for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend)) continue;
-    const std::string name(backend.name);
-    const Gradients got = gradients_of(how, made, d_out, backend.kernels, 2);
-    expect_near(got.q, want.q, 1e-5, name + ", dQ");
-    expect_near(got.k, want.k, 1e-5, name + ", dK");
-    expect_near(got.v, want.v, 1e-5, name + ", dV");
-    const Tensor lse = Tensor::values({1, 1, 60}, DType::f32);
-    const Tensor out = attention(made.q, made.k, made.v,
-                                 {.rung = AttentionRung::f32,
-                                  .mask = how.mask,
-                                  .log_sum_exp = lse.view(),
-                                  .backend = backend.kernels});
-    for (std::size_t row = 0; row < 40; ++row)
-      for (std::size_t e = 0; e < 32; ++e) {
-        // Which keys have the largest bias: all of them, every other one, seven, or five.
-        double sum = 0.0, count = 0.0;
-        for (std::size_t j = 0; j < 70; ++j) {
-          const bool seen = row < 10   ? true
-                            : row < 20 ? j % 2 == 0
-                                       : j < (row < 30 ? std::size_t{7} : std::size_t{5});
-          sum += seen ? v[j][e] : 0.0;
-          count += seen ? 1.0 : 0.0;
-        }
-        // Weights are equal; a mean of at most 70 values rounds less often than that.
-        ASSERT_NEAR(out.span<float>()[row * 32 + e], sum / count, 70 * 0x1p-24 * 4) << name;
-      }
-    for (const std::size_t row : {0, 12, 22, 32}) {
-      const float of_row = bias.span<float>()[row * 70];
-      ASSERT_NEAR(lse.span<float>()[row] / of_row, 1.0, 1e-6) << name;
-    }
-  }
-}
-
-// Rows that see a NaN, and keys that such a row sees, have none but NaN; others are as they were.
-TEST(AttentionBackward, NanGoesWhereItIsSeen) {
-  const BackwardCase how{"causal", {.queries = 100, .keys = 100, .depth = 16}, {.causal = true}};
-  for (const BackendInfo& backend : support::every_backend()) {
-    if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
-    for (const int which : {0, 1, 2, 3}) {
-      Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
-      Tensor d_out = gradient_of_out(how);
-      Tensor* of[] = {&made.q, &made.k, &made.v, &d_out};
-      of[which]->span<float>()[60 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
-      const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1),
-                      got = gradients_of(how, made, d_out, backend.kernels, 2);
-      const std::string name = std::string(backend.name) + ", bad " + "QKVO"[which];
-      expect_near(got.q, want.q, 1e-5, name + ", dQ");
-      expect_near(got.k, want.k, 1e-5, name + ", dK");
-      expect_near(got.v, want.v, 1e-5, name + ", dV");
-    }
-  }
 }
 
 }  // namespace

@@ -125,6 +125,29 @@ std::vector<float> column_weights(std::int64_t cols) {
   return weights;
 }
 
+// Also where the square of an error is infinite, which times zero would be NaN, and every candidate
+// as bad as another. With this amax of the tensor the code 384 of e4m3 is the scale 1/4, of which
+// all other values are six times.
+TEST(SearchPolicies, ColumnsOfWeightZeroHaveNoError) {
+  constexpr float kAmax = 1.0F;
+  constexpr std::byte k384{0x7C};
+  for (const std::int64_t cols : {16, 48, 128, 200}) {
+    std::vector<float> values(static_cast<std::size_t>(cols), 1.5F),
+        weights(static_cast<std::size_t>(cols), 1.0F);
+    values[5] = 1e30F;
+    weights[5] = 0.0F;
+    Scaling scaling = with_policy(preset("nvfp4"), "wmse");
+    scaling.tile.cols = cols;
+    const View view = value_view(values.data(), DType::f32, {1, cols});
+    for (const BackendInfo& backend : support::every_backend()) {
+      const QuantizedTensor got =
+          quantize(view, scaling,
+                   {.given_amax = &kAmax, .column_weights = weights, .backend = backend.kernels});
+      EXPECT_EQ(got.rowwise.scales.bytes()[0], k384) << backend.name << ", 1x" << cols;
+    }
+  }
+}
+
 TEST(SearchPolicies, WeightedErrorsOfEveryTileWidth) {
   const std::vector<float> values = all_kinds_of_values(13 * 200, 36);
   const std::vector<float> weights = column_weights(200);

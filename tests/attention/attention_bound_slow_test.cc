@@ -34,7 +34,7 @@ TEST(AttentionBoundSlow, NoNaturalRowOf70000IsAbove) {
           const Tensor exact = exact_of(made.q, made.k, made.v, options);
           for (const AttentionRung rung : kBoundedRungs) {
             options.rung = rung;
-            all.add(bounded_rows(made.q, made.k, made.v, exact, options));
+            all.add(bounded_rows_of(made, exact, options));
           }
         }
   print("natural", all);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/backend/kernels.h"
 #include "octavo/octavo.h"
 #include "tests/oracle/attention_oracle.h"
 #include "tests/oracle/gemm_oracle.h"
@@ -34,6 +35,14 @@ struct Sizes {
 struct Made {
   Tensor q, k, v;
 };
+
+// The backends that a test of bounds runs on: those of a device state none, and refuse every call.
+inline std::vector<BackendInfo> backends_with_bounds() {
+  std::vector<BackendInfo> all = support::every_backend();
+  std::erase_if(
+      all, [](const BackendInfo& info) { return info.kernels->attention_rounding == nullptr; });
+  return all;
+}
 
 // A type's values, nearest to those given.
 inline Tensor tensor_of(const Shape& shape, const std::vector<float>& numbers, DType dtype) {

@@ -29,11 +29,12 @@ struct Sees {
   }
 };
 
-// What scores go through before softmax: cap tanh(x / cap) where there is a cap, and a logit that
-// is appended to them, without a value.
+// What scores go through before softmax: cap tanh(x / cap) where there is a cap, a number that is
+// added for each key where there are some, and a logit that is appended to them, without a value.
 struct Logits {
   double soft_cap = 0.0;
   double sink = -std::numeric_limits<double>::infinity();
+  std::vector<double> bias{};  // of the row's keys
 };
 
 struct AttendedRow {
@@ -57,6 +58,7 @@ inline AttendedRow attended(const std::vector<double>& q, const Rows& k, const R
     scores[j] = dot * softmax_scale;
     if (logits.soft_cap != 0.0)
       scores[j] = std::tanh(scores[j] / logits.soft_cap) * logits.soft_cap;
+    if (!logits.bias.empty()) scores[j] += logits.bias[j];
     largest = std::max(largest, scores[j]);
   }
   if (largest == -std::numeric_limits<double>::infinity()) return result;

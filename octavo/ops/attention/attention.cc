@@ -87,6 +87,8 @@ void check_bounds(const AttentionCall& call, const Exec& exec) {
   check(options.rung != AttentionRung::naive, ErrorCode::unsupported, kOp,
         "got a certified bound of precision naive, which does not divide by the sum of what it "
         "multiplies; expected another precision");
+  // Pages are gathered first, and the call that attends to them is refused if any is.
+  if (wants_bounds(options) && !options.block_table.exists()) require_bounds(call, exec);
 }
 
 // All rows of every head.

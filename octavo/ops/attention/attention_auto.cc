@@ -35,6 +35,7 @@ class Chooser {
         exec_(exec),
         is_decode_(is_decode_call(call)),
         facts_(call, result.log_sum_exp != nullptr, is_decode_, exec),
+        rungs_(call, exec),
         sample_rows_(call, exec),
         posteriori_(call, result, facts_) {}
 
@@ -73,7 +74,7 @@ class Chooser {
 
   // Does bf16 meet the tolerance for any row, whatever its weights?
   [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
-    return facts_.takes(AttentionRung::bf16, choice.rows) &&
+    return rungs_.have(AttentionRung::bf16) && facts_.takes(AttentionRung::bf16, choice.rows) &&
            facts_.is_safe_for_any_row(AttentionRung::bf16, choice.rows, choice.tolerance);
   }
   [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
@@ -250,6 +251,7 @@ class Chooser {
   // cheaper than f32, whatever its products cost, and its error model would need statistics of all
   // of K.
   [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
+    if (!rungs_.have(rung)) return false;
     if (!is_decode_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
     return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
   }
@@ -377,6 +379,7 @@ class Chooser {
   const Exec& exec_;
   bool is_decode_;
   AttentionFacts facts_;
+  BoundedRungs rungs_;
   SampleRows sample_rows_;
   PosterioriCheck posteriori_;
   std::vector<AttentionChoice> choices_;

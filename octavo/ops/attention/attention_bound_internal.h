@@ -36,6 +36,7 @@ struct ValueNorms {
   double center = 0.0, mean = 0.0;            // magnitudes of the center and of the mean
   double squares = 0.0, fourth_powers = 0.0;  // sums over rows of (v - center)^2 and ^4
   double error = 0.0, error_squares = 0.0;    // the largest, and the sum of squares
+  double largest_scale = 0.0;                 // of all values of the call, where they are codes
 };
 
 struct QueryNorms {

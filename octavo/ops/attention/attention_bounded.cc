@@ -3,13 +3,21 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "octavo/base/running_extremes.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/ops/attention/attention_error_model_internal.h"
 #include "octavo/ops/attention/attention_operand_norms_internal.h"
 
 namespace octavo {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Smoothing and the Hadamard transform are in f32: a rounding for each of its stages (which keep
 // norms, but for a factor that the last step undoes), two for the factor, one for the mean, and one
@@ -46,11 +54,31 @@ double largest_mean(const AttentionCall& call, const RungInputs& inputs) {
   return std::sqrt(most);
 }
 
-float rounded_up(double bound) {
-  return std::nextafter(static_cast<float>(bound), std::numeric_limits<float>::infinity());
-}
+float rounded_up(double bound) { return std::nextafter(static_cast<float>(bound), HUGE_VALF); }
 
 float* numbers_of(const View& view) { return static_cast<float*>(view.data); }
+
+// The largest magnitude of a row of bf16 or f16, whose bits are ordered like magnitudes.
+double largest_output(const Matrix& out, std::int64_t row) {
+  const auto* const first = static_cast<const std::byte*>(out.data) + row * out.row_pitch;
+  std::uint16_t most = 0;
+  for (std::int64_t e = 0; e < out.cols; ++e) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, first + e * out.col_stride, sizeof bits);
+    most = std::max<std::uint16_t>(most, bits & 0x7FFFU);
+  }
+  return decode(out.dtype == DType::bf16 ? bf16_format : f16_format, most);
+}
+
+BoundTerms terms_with(const AttentionCall& call, const AttentionJob& job,
+                      const AttentionRounding& kernels) {
+  return {.softmax_scale = job.softmax_scale,
+          .soft_cap = job.soft_cap,
+          .head_size = static_cast<double>(call.q.cols()),
+          .deviations = deviations_for(static_cast<double>(call.v.cols())),
+          .has_sink = job.sinks.exist(),
+          .kernels = kernels};
+}
 
 // The rows of a job that has run.
 class Bounder {
@@ -59,20 +87,11 @@ class Bounder {
           const Exec& exec)
       : options_(call.options),
         job_(job),
-        terms_(bound_terms(call, job, exec)),
+        terms_(terms_with(call, job, attention_rounding(exec, call.options, job))),
         mean_(largest_mean(call, inputs) * 0x1p-24),
         norms_(call, normed(call.q, inputs.prepared_q, inputs.q, job.q, preparation_error(call)),
                normed(call.k, inputs.prepared_k, inputs.k, job.k, preparation_error(call)),
-               normed(call.v, {}, inputs.v, job.v, 0.0), job.values, exec) {
-    const DType out = job.out.first.values.dtype;
-    if (out != DType::bf16 && out != DType::f16) return;
-    out_squares_.resize(static_cast<std::size_t>(job.batches * job.heads * job.queries));
-    run_attention_norms(exec, call.options,
-                        {.batches = job.batches,
-                         .heads = job.heads,
-                         .given = job.out,
-                         .row_squares = out_squares_.data()});
-  }
+               normed(call.v, {}, inputs.v, job.v, 0.0), job.values, exec) {}
 
   void write(const AttentionRange& range) const {
     for (std::int64_t row = range.first; row < range.first + range.count; ++row)
@@ -83,12 +102,14 @@ class Bounder {
   void write(std::int64_t batch, std::int64_t head, std::int64_t row) const {
     const AttentionJob::Keys seen = job_.keys_of(batch, row);
     const std::int64_t at = (batch * job_.heads + head) * job_.queries + row;
+    const auto largest = static_cast<double>(job_.largest_weight[at]);
     RowBounds bounds;
-    if (seen.begin < seen.end) {
+    if (largest != largest) {  // a sink poisons rows that see no key, too
+      bounds = {.certified = kInfinity, .probabilistic = kInfinity};
+    } else if (seen.begin < seen.end) {
       const std::int64_t kv_head = job_.kv_head(head);
       KeyNorms keys = norms_.keys(batch, kv_head, seen.end);
       keys.error += mean_;
-      const auto largest = static_cast<double>(job_.largest_weight[at]);
       bounds = row_bounds(terms_, norms_.query(batch, head, row), keys,
                           norms_.values(batch, kv_head, seen.end),
                           {.keys = static_cast<double>(seen.end - seen.begin),
@@ -96,15 +117,15 @@ class Bounder {
                            .largest = largest,
                            .squares = static_cast<double>(job_.weight_squares[at])},
                           bias_magnitude(job_, batch, head, row));
-      if (!out_squares_.empty()) {
-        const double rounding = output_rounding(
-            job_.out.first.values.dtype, std::sqrt(out_squares_[static_cast<std::size_t>(at)]));
+      const DType out = job_.out.first.values.dtype;
+      if (out == DType::bf16 || out == DType::f16) {
+        const double rounding =
+            output_rounding(out, largest_output(job_.out.at(batch, head).values, row));
         bounds.certified += rounding;
         bounds.probabilistic += rounding;
       }
     }
     const auto put = [&](const View& view, double bound) {
-      constexpr double kInfinity = std::numeric_limits<double>::infinity();
       if (view.data != nullptr)
         numbers_of(view)[at] = bound == 0.0 ? 0.0F : rounded_up(bound == bound ? bound : kInfinity);
     };
@@ -117,7 +138,6 @@ class Bounder {
   BoundTerms terms_;
   double mean_;
   AttentionNorms norms_;
-  std::vector<double> out_squares_;  // of rows, where they are rounded to a narrow type
 };
 
 }  // namespace
@@ -126,13 +146,41 @@ bool wants_bounds(const AttentionOptions& options) {
   return options.bound.data != nullptr || options.probabilistic_bound.data != nullptr;
 }
 
-BoundTerms bound_terms(const AttentionCall& call, const AttentionJob& job, const Exec& exec) {
-  return {.softmax_scale = job.softmax_scale,
-          .soft_cap = job.soft_cap,
-          .head_size = static_cast<double>(call.q.cols()),
-          .deviations = deviations_for(static_cast<double>(call.v.cols())),
-          .has_sink = job.sinks.exist(),
-          .kernels = attention_rounding(exec, call.options, job)};
+std::optional<BoundTerms> bound_terms(const AttentionCall& call, AttentionRung rung,
+                                      const Exec& exec) {
+  const RungInputs inputs = planned_inputs(call, rung, exec);
+  AttentionJob job = inputs.job;
+  const AttentionRange none{};
+  AttentionRounding most;
+  for (const bool has_ranges : {false, true}) {
+    job.ranges = has_ranges ? &none : nullptr;
+    job.range_count = has_ranges ? 1 : 0;
+    const std::optional<AttentionRounding> one = known_rounding(exec, call.options, job);
+    if (!one) return std::nullopt;
+    raise(most.unit, one->unit);
+    raise(most.scores, one->scores);
+    raise(most.weights, one->weights);
+    raise(most.lost, one->lost);
+    raise(most.sums, one->sums);
+    raise(most.flushed, one->flushed);
+  }
+  return terms_with(call, job, most);
+}
+
+void require_bounds(const AttentionCall& call, const Exec& exec) {
+  const AttentionRung rung =
+      call.options.rung == AttentionRung::automatic ? kRungsByCost.back() : call.options.rung;
+  const RungInputs inputs = planned_inputs(call, rung, exec);
+  (void)attention_rounding(exec, call.options, inputs.job);
+}
+
+BoundedRungs::BoundedRungs(const AttentionCall& call, const Exec& exec) {
+  if (!wants_bounds(call.options)) return;
+  const bool has_codes = call.q.is_quantized() || call.k.is_quantized();
+  for (const AttentionRung rung : kRungsByCost) {
+    if (rung == AttentionRung::balanced && has_codes) continue;  // it takes none
+    if (!bound_terms(call, rung, exec)) without_.push_back(rung);
+  }
 }
 
 double bias_magnitude(const AttentionJob& job, std::int64_t batch, std::int64_t head,
@@ -143,7 +191,7 @@ double bias_magnitude(const AttentionJob& job, std::int64_t batch, std::int64_t 
   float most = -std::numeric_limits<float>::infinity();
   for (std::int64_t key = seen.begin; key < seen.end; ++key) {
     const float number = numbers[key * job.bias.key];
-    if (number != number) return std::numeric_limits<double>::infinity();
+    if (number != number) return kInfinity;
     most = std::max(most, number);
   }
   if (most == -std::numeric_limits<float>::infinity()) return 0.0;  // all keys are masked
@@ -152,14 +200,13 @@ double bias_magnitude(const AttentionJob& job, std::int64_t batch, std::int64_t 
          std::numeric_limits<double>::min();
 }
 
+double least_output_rounding(DType out) {
+  return out == DType::f16 ? 0x1p-25 : out == DType::bf16 ? 0x1p-134 : 0.0;
+}
+
 double output_rounding(DType out, double magnitude) {
-  const double unit = out == DType::bf16  ? 0x1p-8
-                      : out == DType::f16 ? 0x1p-11
-                                          : 0.0,
-               least = out == DType::f16    ? 0x1p-25
-                       : out == DType::bf16 ? 0x1p-134
-                                            : 0.0;
-  return unit == 0.0 ? 0.0 : unit / (1.0 - unit) * magnitude * (1.0 + 1e-6) + least;
+  const double unit = out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0.0;
+  return unit / (1.0 - unit) * magnitude * (1.0 + 1e-6) + least_output_rounding(out);
 }
 
 void run_bounded(const AttentionCall& call, const RungInputs& inputs, AttentionJob job,
@@ -172,8 +219,6 @@ void run_bounded(const AttentionCall& call, const RungInputs& inputs, AttentionJ
     job.largest_weight = largest.data();
   }
   job.weight_squares = squares.data();
-  // Refuses before anything is computed.
-  (void)attention_rounding(exec, call.options, job);
   run_attention(exec, call.options, job);
   const Bounder bounder(call, inputs, job, exec);
   if (job.ranges != nullptr) {

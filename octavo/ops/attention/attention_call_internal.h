@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -78,9 +79,13 @@ void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
                               const AttentionStatisticsJob& job);
 void run_attention_norms(const Exec& exec, const AttentionOptions& options,
                          const AttentionNormsJob& job);
-// How far the kernels that run_attention takes may be off; throws where no bound of them is
-// derived.
-AttentionRounding attention_rounding(const Exec& exec, const AttentionOptions& options,
-                                     const AttentionJob& job);
+// How far the kernels that run_attention takes may be off; nothing, or an error, where no bound of
+// them is derived.
+[[nodiscard]] std::optional<AttentionRounding> known_rounding(const Exec& exec,
+                                                              const AttentionOptions& options,
+                                                              const AttentionJob& job);
+[[nodiscard]] AttentionRounding attention_rounding(const Exec& exec,
+                                                   const AttentionOptions& options,
+                                                   const AttentionJob& job);
 
 }  // namespace octavo

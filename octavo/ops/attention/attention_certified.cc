@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::int64_t kRowsPerRange = 128;
 
-// The most that a rung rounds off a row of Q or K, relative to its norm; and off V, relative to its
-// largest value.
+// The most that a rung rounds off a row of Q or K, relative to its norm; and off V, relative to the
+// largest value that a row sees, and to the largest of all, which its scale is made of.
 struct RoundedOff {
-  double q = 0.0, k = 0.0, v = 0.0;
-  double smoothed = 1.0;  // keys may be this many times as long, less their mean
+  double q = 0.0, k = 0.0, v = 0.0, of_all_v = 0.0;
+  bool smooths = false;  // keys are those given, less the mean of all
 };
 
 double of_values(DType given, DType kept) {
@@ -46,12 +46,13 @@ RoundedOff rounded_off(AttentionRung rung, const AttentionCall& call) {
     if (!call.q.is_quantized()) off.q = of_qk + prepared;
     if (!call.k.is_quantized()) off.k = of_qk + prepared;
     if (!call.v.is_quantized()) off.v = of_v;
-    if (!call.k.is_quantized() && smooths) off.smoothed = 2.0;
+    off.smooths = !call.k.is_quantized() && smooths;
   };
   switch (rung) {
     case AttentionRung::fast:
     case AttentionRung::strict:
       each(e4m3, 0x1p-4 * 1.0001);
+      if (!call.v.is_quantized()) off.of_all_v = 0x1p-10 / 448.0 * 1.0001;
       return off;
     case AttentionRung::balanced:
       each(int8, of_values(type_of(call.v), DType::bf16));
@@ -86,7 +87,7 @@ class CertifiedChooser {
       const bool is_last = rung == kRungsByCost.back();
       if (!is_last && !takes(rung)) continue;
       if (!is_last && !is_promising(rung, open)) continue;
-      const std::optional<BoundTerms> terms = terms_of(rung);
+      const std::optional<BoundTerms> terms = bound_terms(call_, rung, exec_);
       if (!terms && !is_last) continue;
       for (std::size_t i = 0; i < choices_.size(); ++i) {
         if (!open[i]) continue;
@@ -134,11 +135,14 @@ class CertifiedChooser {
 
   // Of atol, what rounding of the output leaves; rtol covers that first.
   [[nodiscard]] double tolerance_of(const AttentionRange& range) const {
-    const double rounding = output_rounding(result_.out.first.values.dtype, 1.0);
+    const DType out = result_.out.first.values.dtype;
+    const double least = least_output_rounding(out), rounding = output_rounding(out, 1.0) - least;
     if (rounding == 0.0) return options_.atol;
     const ValueNorms& v = norms_.values(range.batch, job_.kv_head(range.head), end_of(range));
+    constexpr double kMostF16 = 65504.0;  // larger outputs are Inf
+    if (out == DType::f16 && !(v.largest + options_.atol < kMostF16)) return 0.0;
     const double beyond = std::max(0.0, rounding - options_.rtol) * v.largest;
-    return std::max(0.0, options_.atol - beyond) / (1.0 + rounding);
+    return std::max(0.0, options_.atol - beyond - least) / (1.0 + rounding);
   }
 
   [[nodiscard]] bool takes(AttentionRung rung) const {
@@ -163,30 +167,13 @@ class CertifiedChooser {
     return false;
   }
 
-  // The worst of the kernels of whole calls and of those that take ranges of rows.
-  [[nodiscard]] std::optional<BoundTerms> terms_of(AttentionRung rung) {
-    const AttentionRange none{};
-    try {
-      BoundTerms terms = bound_terms(call_, job_of(rung, {}), exec_);
-      const AttentionRounding other = bound_terms(call_, job_of(rung, {&none, 1}), exec_).kernels;
-      AttentionRounding& most = terms.kernels;
-      most = {.unit = std::max(most.unit, other.unit),
-              .scores = std::max(most.scores, other.scores),
-              .weights = std::max(most.weights, other.weights),
-              .lost = std::max(most.lost, other.lost),
-              .sums = std::max(most.sums, other.sums)};
-      return terms;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::unsupported) throw;
-      return std::nullopt;  // none is derived of its kernels
-    }
-  }
-
   // Of the worst row of a range, with weights of any concentration.
   [[nodiscard]] double bound_of(AttentionRung rung, const AttentionChoice& choice,
                                 const BoundTerms& terms) const {
     const AttentionRange& range = choice.rows;
     const std::int64_t end = end_of(range), kv_head = job_.kv_head(range.head);
+    // A sink of NaN or +inf makes NaN of all rows, whatever they see.
+    if (job_.sinks.exist() && !(job_.sinks.at(range.head) < HUGE_VALF)) return HUGE_VAL;
     if (end == 0) return 0.0;
     const RoundedOff off = rounded_off(rung, call_);
     constexpr double kLeast = 0x1p-100;  // scales are at least 2^-126
@@ -198,10 +185,16 @@ class CertifiedChooser {
     }
     q.error = q.length * off.q + (off.q > 0.0 ? kLeast : 0.0);
     KeyNorms k = norms_.keys(range.batch, kv_head, end);
-    k.longest *= off.smoothed;
+    // The mean is of all keys, also of those that no row of the range sees.
+    if (off.smooths) k.longest += norms_.all_keys(range.batch, kv_head).longest;
     k.error = k.longest * off.k + (off.k > 0.0 ? kLeast : 0.0);
     ValueNorms v = norms_.values(range.batch, kv_head, end);
     v.error = v.largest * off.v + (off.v > 0.0 ? kLeast : 0.0);
+    if (off.of_all_v > 0.0) {
+      const ValueNorms& all = norms_.all_values(range.batch, kv_head);
+      // What is not finite there makes the scale, and all values of the channel, NaN.
+      v.error += all.squares < HUGE_VAL ? all.largest * off.of_all_v : HUGE_VAL;
+    }
     v.error_squares = HUGE_VAL;
     // Rows of a range see different numbers of keys: those that see one are no exception here.
     const RowBounds bounds = row_bounds(

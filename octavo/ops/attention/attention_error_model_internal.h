@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "octavo/backend/attention_job.h"
+#include "octavo/base/running_extremes.h"
 #include "octavo/ops/attention/attention.h"
 
 namespace octavo {
@@ -17,14 +18,6 @@ inline constexpr std::array<AttentionRung, 5> kRungsByCost = {
     AttentionRung::f32};
 
 inline constexpr double kDeviations = 6.0;  // standard deviations covered by a modelled error
-
-// Running maximum and minimum; NaN is sticky.
-inline void raise(double& to, double number) {
-  if (to == to && !(number <= to)) to = number;
-}
-inline void lower(double& to, double number) {
-  if (to == to && !(number >= to)) to = number;
-}
 
 // Statistics of a range of rows, known before any product.
 struct RangeFacts {

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <span>
 
+#include "octavo/base/running_extremes.h"
+#include "octavo/convert/convert.h"
+#include "octavo/quant/quantize.h"
+
 namespace octavo {
 namespace {
-
-// The larger one; NaN stays.
-void raise(double& to, double number) {
-  if (to == to && !(number <= to)) to = number;
-}
 
 // A head's channels over all ranges so far.
 void add(AttentionChannel& to, const AttentionChannel& from) {
@@ -20,7 +19,7 @@ void add(AttentionChannel& to, const AttentionChannel& from) {
   to.sum += from.sum;
   to.squares += from.squares;
   to.fourth_powers += from.fourth_powers;
-  to.error = std::max(to.error, from.error);
+  raise(to.error, from.error);
   to.error_squares += from.error_squares;
 }
 
@@ -34,6 +33,20 @@ double error_norm(double squares) { return std::sqrt(squares) + kLostNorm; }
 double rows_before(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t end) {
   if (!lengths.empty()) end = std::min(end, lengths[static_cast<std::size_t>(batch)]);
   return static_cast<double>(std::max<std::int64_t>(1, end));
+}
+
+// 0 for values. A NaN makes its own values NaN alone.
+double largest_scale(const Operand& v) {
+  const QuantizedTensor* const tensor = v.quantized();
+  if (tensor == nullptr) return 0.0;
+  const auto most = [](const View& scales) {
+    if (scales.dtype != DType::code)
+      return static_cast<double>(amax(scales, {}, AmaxOf::not_nan));
+    return static_cast<double>(amax(decode(scales, DType::f32).view(), {}, AmaxOf::not_nan));
+  };
+  const Tensor& of_tensor = tensor->rowwise.tensor_scale;
+  return most(tensor->rowwise.scales.view()) *
+         (of_tensor.owner() != nullptr ? most(of_tensor.view()) : 1.0);
 }
 
 }  // namespace
@@ -128,22 +141,26 @@ void AttentionNorms::add_values(const NormedOperand& v, DType values, const Exec
                        .channels = channels.data(),
                        .rows_per_range = kRange});
   const bool has_sink = call_.options.sinks.data != nullptr;
+  const double scale = largest_scale(call_.v_operand);
   for (std::int64_t head = 0; head < heads; ++head) {
     std::vector<AttentionChannel> sums(static_cast<std::size_t>(cols));
     for (std::int64_t range = 0; range < ranges_; ++range) {
       ValueNorms norms{.rows = rows_before(lengths, head / call_.v.heads(),
                                            std::min(rows, (range + 1) * kRange))};
+      norms.largest_scale = scale;
       for (std::int64_t e = 0; e < cols; ++e) {
         AttentionChannel& sum = sums[static_cast<std::size_t>(e)];
         add(sum, channels[static_cast<std::size_t>((head * ranges_ + range) * cols + e)]);
-        if (!(sum.least <= sum.most)) continue;  // no row
+        // Extremes leave NaN out, sums do not: a channel of NaN alone is no channel without rows.
+        raise(norms.squares, sum.squares + kLostSquares);
+        if (!(sum.error_squares >= 0.0)) raise(norms.error, sum.error_squares);
+        if (!(sum.least <= sum.most)) continue;
         const double least = has_sink ? std::min(sum.least, 0.0) : sum.least,
                      most = has_sink ? std::max(sum.most, 0.0) : sum.most;
         raise(norms.range, most - least);
         raise(norms.largest, std::max(std::abs(sum.least), std::abs(sum.most)));
         raise(norms.center, std::abs(sum.center));
         raise(norms.mean, std::abs(sum.center + sum.sum / norms.rows));
-        raise(norms.squares, sum.squares + kLostSquares);
         raise(norms.fourth_powers, sum.fourth_powers + kLostSquares);
         raise(norms.error, sum.error);
         raise(norms.error_squares, sum.error_squares + kLostSquares);

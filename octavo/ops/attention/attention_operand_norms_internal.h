@@ -33,6 +33,15 @@ class AttentionNorms {
     return values_[range_of(batch, kv_head, end)];
   }
 
+  // Of all keys of a head, whether a row sees them or not: what is common to them, their mean and
+  // the scales of channels, comes from all.
+  [[nodiscard]] const KeyNorms& all_keys(std::int64_t batch, std::int64_t kv_head) const {
+    return keys(batch, kv_head, ranges_ * kRange);
+  }
+  [[nodiscard]] const ValueNorms& all_values(std::int64_t batch, std::int64_t kv_head) const {
+    return values(batch, kv_head, ranges_ * kRange);
+  }
+
  private:
   // Keys that share statistics: early rows of a causal mask see few of them.
   static constexpr std::int64_t kRange = 256;

@@ -89,15 +89,27 @@ void run_attention_norms(const Exec& exec, const AttentionOptions& options,
       .attention_norms(exec, job);
 }
 
+std::optional<AttentionRounding> known_rounding(const Exec& exec, const AttentionOptions& options,
+                                                const AttentionJob& job) {
+  Exec quiet = exec;  // what runs them warns
+  quiet.log = nullptr;
+  const Kernels& kernels =
+      chosen<AttentionJob>(quiet, options, job, &Kernels::attention, &Kernels::attention_offered);
+  AttentionRounding rounding;
+  if (kernels.attention_rounding == nullptr || !kernels.attention_rounding(job, rounding))
+    return std::nullopt;
+  return rounding;
+}
+
 AttentionRounding attention_rounding(const Exec& exec, const AttentionOptions& options,
                                      const AttentionJob& job) {
+  const std::optional<AttentionRounding> rounding = known_rounding(exec, options, job);
   const Kernels& kernels =
       chosen<AttentionJob>(exec, options, job, &Kernels::attention, &Kernels::attention_offered);
-  AttentionRounding rounding;
-  check(kernels.attention_rounding != nullptr && kernels.attention_rounding(job, rounding),
-        ErrorCode::unsupported, kOp, "got a certified bound of kernels of '", kernels.name,
+  check(rounding.has_value(), ErrorCode::unsupported, kOp, "got a certified bound of kernels of '",
+        kernels.name,
         "' of which none is derived; take precision 'f32', or the backend 'reference'");
-  return rounding;
+  return *rounding;
 }
 
 void run_attention_statistics(const Exec& exec, const AttentionOptions& options,

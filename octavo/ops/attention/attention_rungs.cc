@@ -32,11 +32,14 @@ Scaling per_channel() {
 }
 
 // Into memory of the call.
+QuantizedTensor unfilled(const View& values, const Scaling& scaling, const Exec& exec) {
+  return make_quantized(values.shape, values.dtype, scaling,
+                        [&exec](const View& like) { return temporary(exec, like); });
+}
 QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer* quantizer,
                           const QuantizeOptions& options, const Exec& exec) {
-  QuantizedTensor out = make_quantized(values.shape, values.dtype,
-                                       quantizer != nullptr ? quantizer->scaling() : scaling,
-                                       [&exec](const View& like) { return temporary(exec, like); });
+  QuantizedTensor out =
+      unfilled(values, quantizer != nullptr ? quantizer->scaling() : scaling, exec);
   if (quantizer != nullptr) {
     quantizer->quantize_into(values, out, options);
   } else {
@@ -44,8 +47,10 @@ QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer*
   }
   return out;
 }
-QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer* quantizer,
-                          const AttentionOptions& options, const Exec& exec) {
+QuantizedTensor quantized(const RungInputs& inputs, const View& values, const Scaling& scaling,
+                          Quantizer* quantizer, const AttentionOptions& options, const Exec& exec) {
+  if (inputs.is_plan)
+    return unfilled(values, quantizer != nullptr ? quantizer->scaling() : scaling, exec);
   return quantized(values, scaling, quantizer, quantize_options(options), exec);
 }
 
@@ -63,11 +68,11 @@ void quantize_values(RungInputs& inputs, const AttentionCall& call, const Exec& 
   if (call.v.is_quantized()) return;
   View values = call.v.elements();
   Tensor copy;
-  if (!call.options.mask.key_lengths.empty()) {
+  if (!inputs.is_plan && !call.options.mask.key_lengths.empty()) {
     copy = prepared(call, call.v, call.options.mask.key_lengths, nullptr, false, false, exec);
     values = copy.view();
   }
-  inputs.v = quantized(values, per_channel(), call.options.v_quantizer, call.options, exec);
+  inputs.v = quantized(inputs, values, per_channel(), call.options.v_quantizer, call.options, exec);
   inputs.job.v = operand_of(inputs.v, "V");
 }
 
@@ -76,13 +81,14 @@ void quantize_queries(RungInputs& inputs, const AttentionCall& call, const Forma
   if (call.q.is_quantized()) return;
   View values = call.q.elements();
   Tensor copy;
-  if (inputs.rotated || (quantizer != nullptr && !call.options.mask.query_lengths.empty())) {
+  const bool is_padded = quantizer != nullptr && !call.options.mask.query_lengths.empty();
+  if (!inputs.is_plan && (inputs.rotated || is_padded)) {
     copy = prepared(call, call.q, call.options.mask.query_lengths, nullptr, inputs.rotated, false,
                     exec);
     values = copy.view();
     inputs.prepared_q = copy;
   }
-  inputs.q = quantized(values, per_token(format), quantizer, call.options, exec);
+  inputs.q = quantized(inputs, values, per_token(format), quantizer, call.options, exec);
   inputs.job.q = operand_of(inputs.q, "Q");
 }
 
@@ -92,15 +98,16 @@ void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& 
   View values = call.k.elements();
   Tensor copy;
   const std::int64_t batches = call.k.batches(), heads = call.k.heads(), depth = call.k.cols();
+  const bool is_padded = quantizer != nullptr && !call.options.mask.key_lengths.empty();
+  smooth &= !inputs.is_plan;
   if (smooth) inputs.mean = temporary_values(exec, {batches, heads, 1, depth}, DType::f32);
-  if (smooth || inputs.rotated ||
-      (quantizer != nullptr && !call.options.mask.key_lengths.empty())) {
+  if (!inputs.is_plan && (smooth || inputs.rotated || is_padded)) {
     copy = prepared(call, call.k, call.options.mask.key_lengths,
                     smooth ? numbers_of(inputs.mean) : nullptr, inputs.rotated, false, exec);
     values = copy.view();
     inputs.prepared_k = copy;
   }
-  inputs.k = quantized(values, per_token(format), quantizer, call.options, exec);
+  inputs.k = quantized(inputs, values, per_token(format), quantizer, call.options, exec);
   inputs.job.k = operand_of(inputs.k, "K");
   if (!smooth) return;
   inputs.memory_of_shift = inputs.mean;
@@ -161,8 +168,11 @@ Tensor prepared(const AttentionCall& call, const AttentionStack& from,
   return to;
 }
 
-RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec& exec) {
-  RungInputs inputs{.job = call.job()};
+namespace {
+
+RungInputs made_inputs(const AttentionCall& call, AttentionRung rung, bool is_plan,
+                       const Exec& exec) {
+  RungInputs inputs{.job = call.job(), .is_plan = is_plan};
   AttentionJob& job = inputs.job;
   const AttentionOptions& options = call.options;
   switch (rung) {
@@ -204,10 +214,19 @@ RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec
       return inputs;
     case AttentionRung::naive:
       job.p = AttentionP::fp8_normalized;
-      cast_naively(inputs, call, exec);
+      if (!is_plan) cast_naively(inputs, call, exec);
       return inputs;
   }
   return inputs;
+}
+
+}  // namespace
+
+RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec& exec) {
+  return made_inputs(call, rung, false, exec);
+}
+RungInputs planned_inputs(const AttentionCall& call, AttentionRung rung, const Exec& exec) {
+  return made_inputs(call, rung, true, exec);
 }
 
 }  // namespace octavo

@@ -43,6 +43,10 @@ struct DecodeKernels {
   // sums of squares of codes / kDecodeFactor, row by row. There is no NaN among them.
   void (*row_squares)(const DecodeRows&, float* row_squares) = nullptr;
   int queries = 4;  // rows that keys are read for at once, at most kMaxDecodeRows
+  // How far the weights that `weigh` multiplies may be from those it is given, which are summed.
+  double weights_off = 0.0;
+  // What `weigh` loses of a weighted value of each key, relative to the largest scale of V.
+  double flushed = 0.0;
 };
 inline constexpr std::int64_t kMaxDecodeRows = 16;  // query rows of a KV head
 inline constexpr std::int64_t kDecodeKeys = 128;

@@ -11,7 +11,7 @@ namespace octavo::cpu {
 namespace {
 
 // Atomic maximum: any thread may run the epilogue of a row, and the order does not matter.
-void raise(float* largest, float value) {
+void raise_shared(float* largest, float value) {
   const std::atomic_ref<float> shared(*largest);
   float before = shared.load(std::memory_order_relaxed);
   while (before < value &&
@@ -86,7 +86,7 @@ void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::i
   const bool asks =
       job_.p_amax != nullptr || job_.largest_weight != nullptr || job_.weight_squares != nullptr;
   const float largest = !asks || empty || poisoned ? 0.0F : std::exp2(sums.top - sums.base);
-  if (job_.p_amax != nullptr) raise(job_.p_amax, largest);
+  if (job_.p_amax != nullptr) raise_shared(job_.p_amax, largest);
   const std::int64_t at = (batch * job_.heads + head) * job_.queries + row;
   const float weight = poisoned ? std::numeric_limits<float>::quiet_NaN()
                        : empty  ? 0.0F

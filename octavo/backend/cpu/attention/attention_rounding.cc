@@ -1,11 +1,10 @@
 // How far the attention kernels of a CPU may be off, whatever their inputs (AttentionRounding): the
 // worst method of the chain that a job may take. docs/numerics/attention-bound.md derives it.
-#include <algorithm>
-
 #include "octavo/backend/attention_norms_job.h"
 #include "octavo/backend/cpu/attention/attention.h"
 #include "octavo/backend/cpu/attention/attention_decode.h"
 #include "octavo/backend/cpu/isa.h"
+#include "octavo/base/running_extremes.h"
 
 namespace octavo::cpu {
 namespace {
@@ -17,12 +16,14 @@ constexpr double kF32Weights = 0x1p-22, kBf16Weights = 0x1p-8 + 7.5e-5;
 // Weights below 2^-126 of a power of two at or above the largest are 0.
 constexpr double kLost = 0x1p-125;
 
+// Rows of V times scales over the largest one are below 2^10; tiles take what lies 2^-126 below for
+// zero.
+constexpr double kFlushed = 0x1p-115;
+
 // Sums in f16 are off by parts of a run that no norm of a row bounds sharply: none is derived.
 bool is_derived(PackedType packed_type) {
   return packed_type == PackedType::f32 || packed_type == PackedType::bf16;
 }
-
-void raise(double& to, double number) { to = std::max(to, number); }
 
 // Sums of D products, of operands that are products of a code, scales and a factor themselves; or,
 // in limbs, what two rows of integers leave out: D amax(q) amax(k) (2^-13 + 2^-14), and norms are
@@ -41,6 +42,7 @@ bool add_method(const AttentionMethod& method, const AttentionJob& job, Attentio
   if (method.sums_by_tile && method.tile_keys < terms)
     terms = method.tile_keys + (job.keys + method.tile_keys - 1) / method.tile_keys;
   raise(to.sums, static_cast<double>(terms + 8) * kUnit);
+  if (method.takes_key_factors) raise(to.flushed, kFlushed);
   return true;
 }
 
@@ -51,7 +53,8 @@ bool add_decode(const AttentionMethod& method, const AttentionJob& job, Attentio
     if (!is_derived(one->packed_type)) return false;
     if (one->packed_type == PackedType::bf16) raise(to.weights, kBf16Weights);
   }
-  raise(to.sums, static_cast<double>(job.keys + 8) * kUnit);
+  raise(to.sums, static_cast<double>(job.keys + 8) * kUnit + kernels[1]->weights_off);
+  raise(to.flushed, static_cast<double>(job.keys) * kernels[1]->flushed);
   return true;
 }
 

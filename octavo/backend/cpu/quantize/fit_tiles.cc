@@ -22,7 +22,7 @@ double run_squares(const Real* u, const Real* back, const float* weights, std::i
   for (; i + kFitLanes <= n; i += kFitLanes) {
     for (int k = 0; k < kFitLanes; ++k) {
       const Real error = u[i + k] - back[i + k], square = error * error;
-      run.lanes[k] += weights != nullptr ? square * static_cast<Real>(weights[i + k]) : square;
+      run.lanes[k] += weights != nullptr ? fit_weighted(square, weights[i + k]) : square;
     }
   }
   for (; i < n; ++i) run.add(i, u[i] - back[i], weights != nullptr ? weights[i] : 1.0F);
@@ -268,9 +268,15 @@ void TileFit<Real>::fit_fp4(const Area& area, std::int64_t tile_cols, const std:
                                    : nullptr;
         const std::int64_t wide = std::min(tile_cols, n - t * tile_cols),
                            whole = (wide + kFitLanes - 1) / kFitLanes * kFitLanes;
-        if (whole != wide) {  // zeros have no error
+        // Zeros have no error: what fills the last vector, and columns of weight zero, where an
+        // infinite square would become NaN.
+        const bool leaves_out =
+            weights != nullptr && std::find(weights, weights + wide, 0.0F) != weights + wide;
+        if (whole != wide || leaves_out) {
           std::copy_n(of_tile, wide, padded);
           std::fill(padded + wide, padded + whole, 0.0F);
+          for (std::int64_t i = 0; leaves_out && i < wide; ++i)
+            if (weights[i] == 0.0F) padded[i] = 0.0F;
           of_tile = padded;
           if (weights != nullptr) {
             std::copy_n(weights, wide, padded_weights);

@@ -1,7 +1,7 @@
 // Decode attention by AMX (TDPBF16PS), for keys and values of bf16 and of e4m3, which are decoded
 // once for all query rows that share them, up to eight. Queries, keys and values are exact in bf16;
-// weights are two terms of bf16, rows of the same tile, 2^-17 off at most: as good as weights in
-// f32.
+// weights are two terms of bf16, rows of the same tile, 2^-17 off at most (kTwoTerms), while the
+// divisor is the sum of weights in f32: the bound of sums has the difference.
 //
 // Scores: A is sixteen keys by 32 elements of a head, bf16 as they are in memory; B is the queries
 // in pairs of elements. Values: A is the weights of the queries, B is pairs of keys by sixteen
@@ -359,7 +359,11 @@ constexpr DecodeKernels kDecodeByTiles{.dots = DecodeByTiles<Source>::dots,
                                        .weigh = DecodeByTiles<Source>::weigh,
                                        .pack_query = DecodeByTiles<Source>::pack_query,
                                        .packed_type = PackedType::f32,
-                                       .queries = kMost};
+                                       .queries = kMost,
+                                       .weights_off = kTwoTerms,
+                                       // 2^-126 of twice the largest weight, in both terms, times
+                                       // codes below 2^9, over a sum of weights of at least 1/2.
+                                       .flushed = 0x1p-114};
 
 }  // namespace
 

@@ -20,6 +20,10 @@ namespace {
                           _mm512_set1_epi32(-0x10000));
 }
 
+// What two terms leave out: the first at most 2^-8 of a weight just above a power of two, of which
+// the second is off by half a step of its own, 2^-9 of that.
+constexpr double kTwoTerms = 0x1p-17;
+
 // Weights of n keys as two terms of bf16, over the power of two that is returned: the largest is
 // near one, because tiles take subnormal numbers for zero.
 float split_weights(const float* weights, std::int64_t n, std::byte* high, std::byte* low) {
