@@ -42,6 +42,7 @@ void refuse_others(const QuantizeArguments& common, const CheckpointArguments& a
   no(common.nan.has_value(), "--nan", kFixed);
   no(common.seed.has_value(), "--seed", kFixed);
   no(common.stochastic_bits.has_value(), "--stochastic-bits", kFixed);
+  no(arguments.gptq.method != "rtn", "--method", "a sweep rounds to nearest; leave it out");
   no(arguments.delete_source, "--delete-source-shards", "a sweep deletes nothing; leave it out");
 }
 
@@ -100,6 +101,9 @@ std::string table_of(const SweepResult& sweep) {
                      wide, point.bits_per_value, bytes_text(static_cast<double>(point.bytes)),
                      point.sqnr, 100 * point.relative_l2, point.cosine, time_text(point.seconds),
                      best[i] ? " *" : "");
+    if (point.uncounted > 0)
+      out += formatted("  {:<{}} of {} values there is no error: they became NaN or Inf\n", "",
+                       wide, point.uncounted);
   }
   out +=
       formatted("\n  *: no other setting has fewer bits and less error. time: {}\n", sweep.timed);
@@ -131,6 +135,7 @@ SweepResult of_array(const QuantizeArguments& common, const std::vector<SweepAxi
 int run_sweep(const QuantizeArguments& common, const CheckpointArguments& arguments,
               bool checkpoint, const Globals& globals) {
   refuse_others(common, arguments);
+  (void)gptq_calibration(arguments.gptq);  // options that are its alone
   const std::vector<SweepAxis> axes = axes_of(common);
   const QuantizePlanOptions plan = plan_options(common, arguments);
   const bool sweeps_recipes = std::any_of(

@@ -13,18 +13,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Names come from the file: what a terminal would obey is shown as a question mark. */
+static void show(FILE *to, const char *text, size_t most) {
+  for (; *text != 0 && most > 0; ++text, --most)
+    putc((unsigned char)*text < 32 || *text == 127 ? '?' : *text, to);
+}
 static void die(const char *what, const char *which) {
-  fprintf(stderr, "read_octavo: %s '%.80s'\n", what, which);
+  fprintf(stderr, "read_octavo: %s '", what);
+  show(stderr, which, 80);
+  fputs("'\n", stderr);
   exit(1);
 }
+/* malloc and realloc that do not return without memory. */
+static void *memory(void *before, uint64_t bytes) {
+  void *out = bytes < SIZE_MAX ? realloc(before, (size_t)bytes + 1) : NULL;
+  if (out == NULL) die("no memory for", "the file");
+  return out;
+}
 
-/* ---- The safetensors file: eight bytes of length, JSON, data. ---- */
-
+/* The safetensors file: eight bytes of length, JSON, data. */
 typedef struct {
   char *name, *value; /* of the metadata */
 } Entry;
 typedef struct {
-  char *name, dtype[16];
+  char *name;
   uint64_t begin, end; /* of the data */
 } Stored;
 typedef struct {
@@ -46,28 +58,26 @@ static void skip_space(Json *j) {
 }
 static int take(Json *j, char c) {
   skip_space(j);
-  if (j->at >= j->end || *j->at != c) return 0;
-  ++j->at;
-  return 1;
+  return j->at < j->end && *j->at == c && ++j->at != NULL;
 }
 static void want(Json *j, char c) {
   const char text[2] = {c, 0};
   if (!take(j, c)) die("the header lacks a", text);
 }
 static char *take_string(Json *j) {
+  static const char kLetters[] = "ntrbf", kMeaning[] = "\n\t\r\b\f";
   want(j, '"');
-  char *out = malloc((size_t)(j->end - j->at) + 1), *to = out;
+  const char *end = j->at; /* of the string: memory is taken for that, not for all that follows */
+  while (end < j->end && *end != '"') end += *end == '\\' && end + 1 < j->end ? 2 : 1;
+  char *out = memory(NULL, (uint64_t)(end - j->at)), *to = out;
   while (j->at < j->end && *j->at != '"') {
     char c = *j->at++;
     if (c == '\\') {
       if (j->at >= j->end) break;
       c = *j->at++;
       if (c == 'u') die("the header has an escape that this reader does not know:", "\\u");
-      if (c == 'n') c = '\n';
-      if (c == 't') c = '\t';
-      if (c == 'r') c = '\r';
-      if (c == 'b') c = '\b';
-      if (c == 'f') c = '\f';
+      const char *letter = c != 0 ? strchr(kLetters, c) : NULL;
+      if (letter != NULL) c = kMeaning[letter - kLetters];
     }
     *to++ = c;
   }
@@ -79,23 +89,19 @@ static uint64_t take_number(Json *j) {
   skip_space(j);
   uint64_t out = 0;
   int digits = 0;
-  while (j->at < j->end && isdigit((unsigned char)*j->at) && digits < 19) {
+  for (; j->at < j->end && isdigit((unsigned char)*j->at) && digits < 19; ++digits)
     out = out * 10 + (uint64_t)(*j->at++ - '0');
-    ++digits;
-  }
   if (digits == 0) die("the header lacks a number at", j->at < j->end ? j->at : "its end");
   return out;
 }
 static void take_tensor(Json *j, File *file, char *name) {
-  Stored tensor = {name, "", 0, 0};
+  Stored tensor = {name, 0, 0};
   want(j, '{');
   do {
     char *key = take_string(j);
     want(j, ':');
     if (strcmp(key, "dtype") == 0) {
-      char *dtype = take_string(j);
-      strncpy(tensor.dtype, dtype, sizeof tensor.dtype - 1);
-      free(dtype);
+      free(take_string(j)); /* the tensor's own line says more */
     } else {
       uint64_t numbers[64];
       size_t count = 0;
@@ -107,17 +113,15 @@ static void take_tensor(Json *j, File *file, char *name) {
         } while (take(j, ','));
         want(j, ']');
       }
-      if (strcmp(key, "data_offsets") == 0) {
-        if (count != 2) die("expected two offsets of", name);
-        tensor.begin = numbers[0];
-        tensor.end = numbers[1];
-      }
+      const int offsets = strcmp(key, "data_offsets") == 0;
+      if (offsets && count != 2) die("expected two offsets of", name);
+      if (offsets) tensor.begin = numbers[0], tensor.end = numbers[1];
     }
     free(key);
   } while (take(j, ','));
   want(j, '}');
   if (tensor.begin > tensor.end || tensor.end > file->bytes) die("data beyond the file of", name);
-  file->tensors = realloc(file->tensors, (file->tensor_count + 1) * sizeof *file->tensors);
+  file->tensors = memory(file->tensors, (file->tensor_count + 1) * sizeof *file->tensors);
   file->tensors[file->tensor_count++] = tensor;
 }
 static File read_file(const char *path) {
@@ -128,13 +132,16 @@ static File read_file(const char *path) {
   uint64_t header = 0;
   for (int i = 7; i >= 0; --i) header = header << 8 | length[i];
   if (header > 100000000) die("no safetensors file:", path);
-  char *text = malloc(header + 1);
-  if (text == NULL || fread(text, 1, header, in) != header) die("a header that ends early in", path);
-  fseek(in, 0, SEEK_END);
-  file.bytes = (uint64_t)ftell(in) - 8 - header;
-  fseek(in, (long)(8 + header), SEEK_SET);
-  file.data = malloc(file.bytes + 1);
-  if (file.data == NULL || fread(file.data, 1, file.bytes, in) != file.bytes) die("cannot read", path);
+  char *text = memory(NULL, header);
+  if (fread(text, 1, header, in) != header) die("a header that ends early in", path);
+  const int found_end = fseek(in, 0, SEEK_END) == 0;
+  const long end = ftell(in);
+  if (!found_end || end < (long)(8 + header)) die("no file that can be read twice:", path);
+  file.bytes = (uint64_t)end - 8 - header;
+  file.data = memory(NULL, file.bytes);
+  if (fseek(in, (long)(8 + header), SEEK_SET) != 0 ||
+      fread(file.data, 1, file.bytes, in) != file.bytes)
+    die("cannot read", path);
   fclose(in);
   Json j = {text, text + header};
   want(&j, '{');
@@ -142,17 +149,15 @@ static File read_file(const char *path) {
   do {
     char *name = take_string(&j);
     want(&j, ':');
-    if (strcmp(name, "__metadata__") != 0) {
-      take_tensor(&j, &file, name);
-      continue;
-    }
-    want(&j, '{');
-    if (take(&j, '}')) continue;
+    const int is_tensor = strcmp(name, "__metadata__") != 0;
+    if (is_tensor) take_tensor(&j, &file, name);
+    else want(&j, '{');
+    if (is_tensor || take(&j, '}')) continue;
     do {
       Entry entry = {take_string(&j), NULL};
       want(&j, ':');
       entry.value = take_string(&j);
-      file.entries = realloc(file.entries, (file.entry_count + 1) * sizeof *file.entries);
+      file.entries = memory(file.entries, (file.entry_count + 1) * sizeof *file.entries);
       file.entries[file.entry_count++] = entry;
     } while (take(&j, ','));
     want(&j, '}');
@@ -174,7 +179,7 @@ static const Stored *find(const File *file, const char *name, const char *end) {
   return NULL;
 }
 
-/* ---- What codes mean. ---- */
+/* What codes mean. */
 
 typedef struct {
   int exponent, mantissa, bias; /* bits of the fields, and the bias */
@@ -191,12 +196,12 @@ static Format parse_format(const char *name) {
   f.bias = -6;
   if (strcmp(name, "int8") == 0) return f;
   int used = 0, bias = 0, has_bias = 0;
-  if (sscanf(name, "e%dm%d%n", &f.exponent, &f.mantissa, &used) != 2 || f.exponent < 0 ||
+  if (sscanf(name, "e%3dm%3d%n", &f.exponent, &f.mantissa, &used) != 2 || f.exponent < 0 ||
       f.exponent > 11 || f.mantissa < 0 || f.mantissa > 15)
     die("this is no format:", name);
   const char *rest = name + used;
   if (*rest == 'b') {
-    if (sscanf(rest + 1, "%d%n", &bias, &used) != 1 || bias < -1100 || bias > 1100)
+    if (sscanf(rest + 1, "%5d%n", &bias, &used) != 1 || bias < -1100 || bias > 1100)
       die("this is no format:", name);
     has_bias = 1;
     rest += 1 + used;
@@ -228,21 +233,19 @@ static double decode(const Format *f, uint32_t code) {
     return negative ? -(field * unit) : field * unit;
   }
   const uint32_t top = ((1u << f->exponent) - 1) << f->mantissa;
-  if (f->nan == NAN_IEEE && field > top) return NAN;
-  if (f->nan == NAN_ALL_ONES && field == magnitude) return NAN;
-  if (f->nan == NAN_NEGATIVE_ZERO && negative && field == 0) return NAN;
+  if ((f->nan == NAN_IEEE && field > top) || (f->nan == NAN_ALL_ONES && field == magnitude) ||
+      (f->nan == NAN_NEGATIVE_ZERO && negative && field == 0))
+    return NAN;
   if (f->has_inf && field == top) return negative ? -INFINITY : INFINITY;
   const int exponent = (int)(field >> f->mantissa);
-  double value = field & ((1u << f->mantissa) - 1);
-  if (exponent > 0 || f->no_zero) {
-    value = ldexp(value + (double)(1u << f->mantissa), exponent - f->bias - f->mantissa);
-  } else {
-    value = ldexp(value, 1 - f->bias - f->mantissa);
-  }
+  const int normal = exponent > 0 || f->no_zero;
+  const double digits = (double)(field & ((1u << f->mantissa) - 1));
+  const double value = ldexp(digits + (normal ? (double)(1u << f->mantissa) : 0),
+                             (normal ? exponent : 1) - f->bias - f->mantissa);
   return negative ? -value : value;
 }
 
-/* ---- A tensor: what its line in the metadata says, its codes and its scales. ---- */
+/* A tensor: what its line in the metadata says, its codes and its scales. */
 
 typedef struct {
   int rank;
@@ -256,7 +259,7 @@ typedef struct {
 static Tensor parse_tensor(const char *name, const char *line) {
   Tensor t = {0};
   t.packed = 1;
-  char *copy = malloc(strlen(line) + 1), *word;
+  char *copy = memory(NULL, strlen(line)), *word;
   strcpy(copy, line);
   word = strtok(copy, " ");
   if (word == NULL) die("the metadata say nothing of", name);
@@ -276,10 +279,9 @@ static Tensor parse_tensor(const char *name, const char *line) {
       t.format = parse_format(value);
       has_format = 1;
     } else if (strcmp(word, "tile") == 0) {
-      char *cross = strchr(value, 'x');
+      const char *cross = strchr(value, 'x');
       if (cross == NULL) die("expected a tile, got", value);
-      t.tile_rows = strtoull(value, NULL, 10);
-      t.tile_cols = strtoull(cross + 1, NULL, 10);
+      t.tile_rows = strtoull(value, NULL, 10), t.tile_cols = strtoull(cross + 1, NULL, 10);
     } else if (strcmp(word, "scale") == 0) {
       strncpy(t.scale, value, sizeof t.scale - 1);
     } else if (strcmp(word, "packed") == 0) {
@@ -296,15 +298,10 @@ static Tensor parse_tensor(const char *name, const char *line) {
 static double scale_at(const char *kind, const unsigned char *data, uint64_t i) {
   uint16_t half;
   float value;
-  if (strcmp(kind, "f32") == 0) {
-    memcpy(&value, data + 4 * i, 4);
-    return value;
-  }
+  if (strcmp(kind, "f32") == 0) return memcpy(&value, data + 4 * i, 4), value;
   if (strcmp(kind, "e8m0") == 0) return data[i] == 255 ? NAN : ldexp(1.0, data[i] - 127);
-  if (strcmp(kind, "e4m3+f32") == 0) {
-    const Format e4m3fn = parse_format("e4m3fn");
-    return decode(&e4m3fn, data[i]);
-  }
+  const Format e4m3fn = parse_format("e4m3fn");
+  if (strcmp(kind, "e4m3+f32") == 0) return decode(&e4m3fn, data[i]);
   memcpy(&half, data + 2 * i, 2);
   const Format bf16 = parse_format("e8m7"), f16 = parse_format("e5m10");
   if (strcmp(kind, "bf16") == 0) return decode(&bf16, half);
@@ -346,23 +343,19 @@ static float *values_of(const File *file, const char *name, const Tensor *t, uin
   const uint64_t tiles = single ? 1 : times(times(matrices, down, name), across, name);
   if (scales->end - scales->begin != tiles * each) die("scales of another size:", name);
   *count = times(all_rows, cols, name);
-  float *out = malloc((*count + 1) * sizeof *out);
-  if (out == NULL) die("no memory for", name);
+  float *out = memory(NULL, times(*count, sizeof *out, name));
+  if (*count == 0) return out; /* with rows beyond number, perhaps, of nothing */
   for (uint64_t m = 0; m < matrices; ++m)
     for (uint64_t r = 0; r < rows; ++r)
       for (uint64_t c = 0; c < cols; ++c) {
         const unsigned char *row = file->data + codes->begin + (m * rows + r) * row_bytes;
         uint32_t code = 0;
-        if (packed) { /* a little-endian stream of bits */
-          for (int b = 0; b < bits; ++b) {
-            const uint64_t bit = c * (uint64_t)bits + (uint64_t)b;
-            code |= (uint32_t)(row[bit / 8] >> (bit % 8) & 1) << b;
-          }
-        } else if (bits > 8) {
-          code = row[2 * c] | (uint32_t)row[2 * c + 1] << 8;
-        } else {
-          code = row[c] & ((1u << bits) - 1);
-        }
+        uint64_t bit = c * (uint64_t)bits; /* packed: of a little-endian stream */
+        for (int b = 0; packed && b < bits; ++b, ++bit)
+          code |= (uint32_t)(row[bit / 8] >> (bit % 8) & 1) << b;
+        if (!packed)
+          code = bits > 8 ? row[2 * c] | (uint32_t)row[2 * c + 1] << 8
+                          : row[c] & ((1u << bits) - 1);
         const uint64_t tile = single ? 0 : (m * down + r / high) * across + c / wide;
         const double scale = scale_at(t->scale, file->data + scales->begin, tile);
         /* All of the product, rounded once. A NaN scale is NaN whatever the code, zero is zero. */
@@ -375,10 +368,8 @@ static float *values_of(const File *file, const char *name, const Tensor *t, uin
 
 int main(int argc, char **argv) {
   static const char kTensor[] = "octavo.tensor.";
-  if (argc != 2 && argc != 3) {
-    fprintf(stderr, "usage: read_octavo FILE.safetensors [NAME]\n");
-    return 2;
-  }
+  if (argc != 2 && argc != 3)
+    return fputs("usage: read_octavo FILE.safetensors [NAME]\n", stderr), 2;
   const File file = read_file(argv[1]);
   const char *version = metadata_of(&file, "octavo.version");
   if (version == NULL || strcmp(version, "1") != 0)
@@ -395,7 +386,10 @@ int main(int argc, char **argv) {
     if (argc == 3) {
       fwrite(values, sizeof *values, count, stdout);
     } else {
-      printf("%s  %s\n ", name, file.entries[i].value);
+      show(stdout, name, 1000);
+      fputs("  ", stdout);
+      show(stdout, file.entries[i].value, 1000);
+      fputs("\n ", stdout);
       for (uint64_t v = 0; v < count && v < 8; ++v) printf(" %.9g", (double)values[v]);
       printf(count > 8 ? " ...\n" : "\n");
     }

@@ -19,11 +19,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
+
+from memory_folder import folder_for_files
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "test-results"
@@ -348,18 +349,6 @@ def stages_of(arguments: list[str]) -> list[str]:
     stages = [*FIRST_TIER, *SECOND_TIER] if arguments else [*FIRST_TIER]
     # An x86 machine runs x86 code in every stage; only others need the emulator.
     return [name for name in stages if name != "x86_64" or platform.machine() != "x86_64"]
-
-
-# Tests write many small files, and on a disk wait for it longer than they work.
-MEMORY = Path("/dev/shm")
-ROOM = 8 << 30  # a container may have 64 MiB there
-
-
-def folder_for_files() -> tempfile.TemporaryDirectory | None:
-    """A folder in memory for what tests write, where there is room for one."""
-    if not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
-        return None
-    return tempfile.TemporaryDirectory(prefix="octavo-tests-", dir=MEMORY)
 
 
 def main(arguments: list[str]) -> int:

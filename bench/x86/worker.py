@@ -18,7 +18,8 @@ from bench.common.peaks import probed
 from bench.x86 import cases, sides
 from bench.x86.cases import Case
 
-TURNS, QUICK_TURNS = 25, 2
+# Turns, at most: so many that on a shared host the fastest had the core and its matrix unit alone.
+TURNS, QUICK_TURNS = 1000, 2
 # The instruction of the products of a backend, by the probe's name: of int8, f32, and all others.
 INSTRUCTIONS = {
     "cpu/amx": ("tdpbssd", "fma_avx512", "tdpbf16ps"),

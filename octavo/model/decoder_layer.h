@@ -3,8 +3,9 @@
 //   const ModelFiles files("model/");
 //   const DecoderLayer layer = files.load_layer(0);
 //   layer.forward({.hidden = hidden.view()});
-// Everything is computed in f32, except for products of quantized weights, whose activations are
-// quantized as the checkpoint says.
+// Everything is computed in f32, except that activations of quantized weights are quantized as the
+// checkpoint says, and that what enters other products and attention is rounded to bf16 where
+// ModelFilesOptions::activations asks for it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // ModelFiles: a decoder on disk, whose parts are read when they are asked for. What walks a model
-// layer by layer (eval) holds one at a time; what generates (decoder.h) loads all.
+// layer by layer (eval, gptq) holds one at a time; what generates (decoder.h) loads all.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,7 @@ inline Exec exec_for(const std::vector<NamedView>& views, const Shape& shape,
   check_beside(exec, options.amax, alignof(float), op, "amax");
   check_beside(exec, options.given_inv_scale, alignof(float), op, "given_inv_scale");
   check_beside(exec, options.given_amax, alignof(float), op, "given_amax");
+  check_beside(exec, options.column_weights.data(), alignof(float), op, "column_weights");
   return exec;
 }
 

@@ -1,10 +1,13 @@
 // measure_error() of two arrays of values.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
 #include "octavo/report/metrics.h"
+#include "octavo/report/piece_internal.h"
 #include "octavo/report/value_error.h"
 
 namespace octavo {
@@ -71,6 +74,45 @@ void check_values(const View& view, std::string_view name) {
         " is on a device; expected memory of the host; copy it there");
 }
 
+// Calls visit(x, y) for pieces of both, in order.
+template <typename Visit>
+void each_piece(const View& values, const View& result, const Visit& visit) {
+  const std::int64_t count = element_count(values.shape);
+  Elements before(values), after(result);
+  WideValues x, y;
+  for (std::int64_t done = 0; done < count; done += kAtOnce) {
+    const std::int64_t n = std::min(kAtOnce, count - done);
+    before.read(n, x);
+    after.read(n, y);
+    visit(x, y);
+  }
+}
+
+// The largest finite magnitude of the two; only f64 can have one whose square is none.
+double largest_of(const View& values, const View& result) {
+  if (values.dtype != DType::f64 && result.dtype != DType::f64) return 1;
+  double most = 0;
+  each_piece(values, result, [&](const WideValues& x, const WideValues& y) {
+    for (const WideValues* of : {&x, &y})
+      for (const double value : of->value)
+        if (std::isfinite(value)) most = std::max(most, std::abs(value));
+  });
+  return most;
+}
+
+ErrorMetrics measured(const View& values, const View& result, double unit) {
+  TensorError error;
+  std::size_t ordinal = 0;
+  each_piece(values, result, [&](const WideValues& x, const WideValues& y) {
+    const auto n = static_cast<std::int64_t>(y.value.size());
+    error.add(ordinal++, measure_values(x, y, n * element_bytes(result.dtype), unit));
+  });
+  ErrorMetrics out = error.metrics();
+  out.sums.unit = unit;
+  out.mse = out.sums.mse();
+  return out;
+}
+
 }  // namespace
 
 ErrorMetrics measure_error(const View& values, const View& result) {
@@ -78,18 +120,10 @@ ErrorMetrics measure_error(const View& values, const View& result) {
   check_values(result, "the second array");
   check(values.shape == result.shape, ErrorCode::invalid_argument, kOp, "got arrays of shapes ",
         to_string(values.shape), " and ", to_string(result.shape), "; expected the same");
-  const std::int64_t count = element_count(values.shape);
-  Elements before(values), after(result);
-  WideValues x, y;
-  TensorError error;
-  std::size_t ordinal = 0;
-  for (std::int64_t done = 0; done < count; done += kAtOnce) {
-    const std::int64_t n = std::min(kAtOnce, count - done);
-    before.read(n, x);
-    after.read(n, y);
-    error.add(ordinal++, measure_values(x, y, n * element_bytes(result.dtype)));
-  }
-  ErrorMetrics out = error.metrics();
+  const FpEnvGuard guard;  // sums and ratios must not depend on the caller's rounding
+  ErrorMetrics out = measured(values, result, 1);
+  const double unit = unit_of(largest_of(values, result));
+  if (unit != 1) out = measured(values, result, unit);  // f64 only, and seldom
   out.values = {};
   return out;
 }

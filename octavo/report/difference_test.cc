@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
 #include "octavo/report/metrics.h"
 
 namespace octavo {
@@ -37,6 +38,37 @@ TEST(Difference, TypesAndStridesMayDiffer) {
   y[3] = 0x40A0;  // 5
   EXPECT_EQ(measure_error(transposed, narrow).mse, 0.25);
   EXPECT_EQ(measure_error(transposed, narrow).bits_per_value, 16);
+}
+
+TEST(Difference, SquaresOfDoublesNeitherOverflowNorVanish) {
+  for (const double unit : {0x1p700, 0x1p-700, 0x1p-1070}) {
+    std::vector<double> x{3 * unit, 4 * unit}, y{3 * unit, 2 * unit};
+    const ErrorMetrics found =
+        measure_error(value_view(x.data(), DType::f64, {2}), value_view(y.data(), DType::f64, {2}));
+    EXPECT_DOUBLE_EQ(found.relative_l2, 2.0 / 5);
+    EXPECT_DOUBLE_EQ(found.sqnr, 10 * std::log10(25.0 / 4));
+    EXPECT_NEAR(found.cosine, 17 / (5 * std::sqrt(13)), 1e-15);
+    EXPECT_EQ(found.max_abs, 2 * unit);
+    EXPECT_EQ(found.amax, 4 * unit);
+    EXPECT_EQ(found.flushed, 0);
+  }
+  // What is small beside the others is not flushed.
+  std::vector<double> x{0x1p1000, 0x1p-1074}, y = x;
+  EXPECT_EQ(
+      measure_error(value_view(x.data(), DType::f64, {2}), value_view(y.data(), DType::f64, {2}))
+          .flushed,
+      0);
+}
+
+TEST(Difference, TheCallersRoundingDoesNotMatter) {
+  std::vector<float> x(1000), y(1000);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = 0.1F * static_cast<float>(i % 37);
+    y[i] = 0.1F * static_cast<float>(i % 41);
+  }
+  const ErrorMetrics wanted = measure_error(of(x, {1000}), of(y, {1000}));
+  const FpEnvGuard caller(FpRounding::up);
+  EXPECT_EQ(measure_error(of(x, {1000}), of(y, {1000})), wanted);
 }
 
 TEST(Difference, WhatIsNotFiniteIsCountedAndNotSummed) {

@@ -148,14 +148,14 @@ PieceSums measure_all(const Measurement& job, int most_threads, ErrorMetrics& ou
   return total;
 }
 
-// What to measure values of this amax in, 1 where their squares are no trouble: 2^60 squares of
+}  // namespace
+
+// 1 where squares are no trouble: 2^60 squares of
 // 2^480 are finite, and the square of a 2^-53rd of 2^-450 is a normal number.
 double unit_of(double amax) {
   if (amax == 0 || (amax >= 0x1p-450 && amax <= 0x1p480)) return 1;
   return std::ldexp(1.0, std::clamp(std::ilogb(amax), -1000, 1000));
 }
-
-}  // namespace
 
 void derive_ratios(ErrorMetrics& out, std::int64_t finite, std::int64_t nbytes) {
   const auto share = [](std::int64_t part, std::int64_t whole) {

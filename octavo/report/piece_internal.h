@@ -97,6 +97,9 @@ void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratc
 void measure_piece(const Measurement& job, const Piece& piece, PieceScratch& scratch,
                    PieceSums& out);
 
+// What to measure values of this amax in: 1, or a power of two (ErrorSums::unit).
+[[nodiscard]] double unit_of(double amax);
+
 // Derives the ratios from the sums and counts, for `finite` values and `nbytes` bytes.
 void derive_ratios(ErrorMetrics& out, std::int64_t finite, std::int64_t nbytes);
 

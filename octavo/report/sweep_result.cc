@@ -26,12 +26,17 @@ Json json_of_point(const SweepPoint& point, bool best) {
   out.set("worst_sqnr", point.worst_sqnr);
   out.set("cosine", point.cosine);
   out.set("seconds", point.seconds);
+  out.set("uncounted", point.uncounted);
   out.set("best", best);
   return out;
 }
 
+bool is_comparable(const SweepPoint& point) {
+  return point.why_not.empty() && point.uncounted == 0;
+}
+
 bool beats(const SweepPoint& one, const SweepPoint& other) {
-  return one.why_not.empty() && one.bits_per_value <= other.bits_per_value &&
+  return is_comparable(one) && one.bits_per_value <= other.bits_per_value &&
          one.sqnr >= other.sqnr &&
          (one.bits_per_value < other.bits_per_value || one.sqnr > other.sqnr);
 }
@@ -51,7 +56,7 @@ std::string name_of(const SweepPoint& point) {
 std::vector<bool> best_of(const SweepResult& sweep) {
   std::vector<bool> out;
   for (const SweepPoint& point : sweep.points) {
-    bool best = point.why_not.empty();
+    bool best = is_comparable(point);
     for (const SweepPoint& other : sweep.points) best = best && !beats(other, point);
     out.push_back(best);
   }

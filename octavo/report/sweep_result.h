@@ -26,6 +26,8 @@ struct SweepPoint {
   double relative_l2 = 0, sqnr = 0, cosine = 1;  // of a checkpoint: over all quantized weights
   double worst_sqnr = 0;                         // of one tensor; of an array the same as sqnr
   double seconds = 0;                            // to quantize
+  // Finite values that became NaN or Inf: no error counts them, so that no such point is best.
+  std::int64_t uncounted = 0;
 };
 
 struct SweepResult {
@@ -40,7 +42,7 @@ struct SweepResult {
 [[nodiscard]] OCTAVO_API std::string name_of(const SweepPoint& point);
 
 // Points that no other beats: none has a higher SQNR with as few bits or fewer, or fewer bits with
-// as high an SQNR.
+// as high an SQNR. Only points that count all values are best, or beat others.
 [[nodiscard]] OCTAVO_API std::vector<bool> best_of(const SweepResult& sweep);
 
 [[nodiscard]] OCTAVO_API std::string json_of(const SweepResult& sweep);

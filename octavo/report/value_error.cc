@@ -15,7 +15,8 @@ void count_non_finite(double value, NonFiniteCounts& counts) {
 }
 
 // One element; `error` is x - y, which for wide values is not the difference of the two doubles.
-void add(RowBlockError& out, double x, double y, double error) {
+// Squares are those of numbers times inv_unit, a power of two.
+void add(RowBlockError& out, double x, double y, double error, double inv_unit = 1) {
   count_non_finite(x, out.input);
   count_non_finite(y, out.result);
   if (!std::isfinite(x)) return;
@@ -26,9 +27,10 @@ void add(RowBlockError& out, double x, double y, double error) {
   if (!std::isfinite(y)) return;
   ++out.count;
   if (x != 0 && y == 0) ++out.flushed;
-  out.error2 += error * error;
-  out.value2 += x * x;
-  out.result2 += y * y;
+  const auto squared = [inv_unit](double v) { return v * inv_unit * (v * inv_unit); };
+  out.error2 += squared(error);
+  out.value2 += squared(x);
+  out.result2 += squared(y);
   out.max_abs = std::max(out.max_abs, std::abs(error));
   if (x != 0) out.max_relative = std::max(out.max_relative, std::abs(error) / std::abs(x));
 }
@@ -53,8 +55,8 @@ RowBlockError measure_values(std::span<const float> before, std::span<const floa
   return out;
 }
 
-RowBlockError measure_values(const WideValues& before, const WideValues& after,
-                             std::int64_t bytes) {
+RowBlockError measure_values(const WideValues& before, const WideValues& after, std::int64_t bytes,
+                             double unit) {
   check_lengths(before.value.size(), after.value.size());
   RowBlockError out;
   out.elements = static_cast<std::int64_t>(before.value.size());
@@ -62,7 +64,7 @@ RowBlockError measure_values(const WideValues& before, const WideValues& after,
   for (std::size_t i = 0; i < before.value.size(); ++i) {
     const double x = before.value[i], y = after.value[i];
     // Two numbers that round to one double have a difference of 0 here, and their rests differ.
-    add(out, x, y, (x - y) + (before.rest[i] - after.rest[i]));
+    add(out, x, y, (x - y) + (before.rest[i] - after.rest[i]), 1 / unit);
   }
   return out;
 }

@@ -25,8 +25,9 @@ struct WideValues {
     rest.push_back(remainder);
   }
 };
-// The same for those: values that differ have an error, however large they are.
+// The same for those: values that differ have an error, however large they are. Squares are of
+// numbers over `unit`, a power of two.
 [[nodiscard]] RowBlockError measure_values(const WideValues& before, const WideValues& after,
-                                           std::int64_t bytes);
+                                           std::int64_t bytes, double unit = 1);
 
 }  // namespace octavo

@@ -181,14 +181,19 @@ OCTAVO_HD constexpr Real fit_difference(AmaxPolicy policy, Real x, Real u, Real 
 // in row-major order.
 inline constexpr int kFitRun = 128, kFitLanes = 16;
 
+// A column of weight zero has no error, also where the square is infinite or NaN.
+template <typename Real>
+OCTAVO_HD constexpr Real fit_weighted(Real square, float weight) {
+  return weight == 0.0F ? Real{0} : square * static_cast<Real>(weight);
+}
+
 template <typename Real>
 struct FitRun {
   Real lanes[kFitLanes] = {};
 
   OCTAVO_HD constexpr void add(std::int64_t col, Real e, float weight = 1.0F) {
     const Real square = e * e;
-    const Real weighted = square * static_cast<Real>(weight);
-    lanes[col % kFitLanes] = lanes[col % kFitLanes] + weighted;
+    lanes[col % kFitLanes] = lanes[col % kFitLanes] + fit_weighted(square, weight);
   }
   // The upper half is added to the lower one until four are left, and those by neighbours.
   [[nodiscard]] OCTAVO_HD constexpr double sum() const {

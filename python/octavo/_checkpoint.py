@@ -117,6 +117,7 @@ def quantize_checkpoint(
         shard_bytes=checked.size(op, "shard_bytes", shard_bytes),
         statistics="" if statistics is None else checked.path(op, "statistics", statistics),
         model="" if model is None else checked.path(op, "model", model),
+        out="" if out is None else checked.path(op, "out", out),
         input_scales=checked.word(op, "input_scales", input_scales),
         kv_scales=checked.word(op, "kv_scales", kv_scales),
     )
@@ -141,6 +142,7 @@ def quantize_checkpoint(
             "statistics": statistics is not None,
             "input_scales": input_scales != "none",
             "kv_scales": kv_scales != "none",
+            "follow_links": follow_links,
             "dry_run": dry_run,
         }
         for name in [name for name, given in said.items() if given]:

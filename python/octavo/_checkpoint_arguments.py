@@ -138,6 +138,14 @@ class Shared:
 NOT_SHARED = Shared()
 
 
+def plan_file(op: str, given: Path) -> str:
+    """The name of a plan file. An empty one is a mistake, and not "no plan"."""
+    name = path(op, "plan", given)
+    if not name:
+        raise ValueError(f"[{op}] got plan=''; expected the name of a plan file, or None")
+    return name
+
+
 def shared(
     op: str, plan: Path, rank: int | None, world: int | None, takeover_after: float
 ) -> Shared:
@@ -145,7 +153,7 @@ def shared(
         raise TypeError(f"[{op}] got takeover_after={takeover_after!r}; expected seconds")
     most = _octavo.most_world()
     return Shared(
-        path(op, "plan", plan),
+        plan_file(op, plan),
         -1 if rank is None else count(op, "rank", rank, 0, most - 1),
         -1 if world is None else count(op, "world", world, 1, most),
         float(takeover_after),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
@@ -11,7 +10,7 @@ from octavo._arguments import flags
 from octavo._arrays import Array, Family, describe, describe_out
 from octavo._dtypes import VALUES, as_value, dtype_name, kind_name
 from octavo._octavo import Format, PackedWeights, Scaling, View
-from octavo._operation import MOST_THREADS, checked_out, integer, value_type
+from octavo._operation import MOST_THREADS, checked_out, integer, integers, value_type
 from octavo._produce import _vector
 from octavo._quantize import preset_names, quantize, value_kind
 from octavo._quantized import QuantizedTensor
@@ -264,7 +263,7 @@ def gemm_grouped(
     op = "gemm_grouped"
     flags(op, return_aligned=return_aligned)
     left, right = _operand(a, op, "a", stream), _operand(b, op, "b", stream)
-    counts = _counts(rows, op)
+    counts = integers(rows, "rows", _MOST_PRODUCTS, op)
     arguments, how, kept = _around(
         left, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
@@ -311,18 +310,6 @@ def pack(weights: Any, *, threads: int = 0) -> PackedWeights:
     op = "pack"
     operand = _operand(weights, op, "weights", None)
     return _octavo.pack(operand.handle, threads=integer(threads, "threads", MOST_THREADS, op))
-
-
-def _counts(rows: Any, op: str) -> list[int]:
-    listed = rows.tolist() if hasattr(rows, "tolist") else rows
-    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes, bytearray)):
-        raise TypeError(
-            f"[{op}] got rows of type {type(rows).__name__}; expected a list of integers"
-        )
-    for i, count in enumerate(listed):
-        if isinstance(count, bool):
-            raise TypeError(f"[{op}] got rows[{i}] of type bool; expected an integer")
-    return [integer(count, f"rows[{i}]", _MOST_PRODUCTS, op) for i, count in enumerate(listed)]
 
 
 def _around(

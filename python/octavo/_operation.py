@@ -7,6 +7,7 @@ and the library is called. All checks come before the first byte is written.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -330,6 +331,19 @@ def integer(value: Any, name: str, most: int, op: str) -> int:
     if not 0 <= number <= most:
         raise ValueError(f"[{op}] got {name} = {number}; expected 0 to {_limit(most)}")
     return number
+
+
+def integers(given: Any, name: str, most: int, op: str) -> list[int]:
+    """A list of those, or an array."""
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes, bytearray)):
+        raise TypeError(
+            f"[{op}] got {name} of type {type(given).__name__}; expected a list of integers"
+        )
+    for i, value in enumerate(listed):
+        if isinstance(value, bool):
+            raise TypeError(f"[{op}] got {name}[{i}] of type bool; expected an integer")
+    return [integer(value, f"{name}[{i}]", most, op) for i, value in enumerate(listed)]
 
 
 def _limit(most: int) -> str:

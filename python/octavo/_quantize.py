@@ -107,17 +107,27 @@ def quantize(
         check_family(out, source, op)
         if out.scaling != scaling:
             raise ValueError(f"[{op}] out is for {out.scaling!r}, but the scaling is {scaling!r}")
+    # A view does not keep memory alive: this does, until the call is done.
+    weights = None if column_weights is None else _column_weights(column_weights, op, stream)
     found = _octavo.quantize_into(
         source.view(kind),
         out._handle,
         threads=integer(threads, "threads", MOST_THREADS, op),
         count=bool(counts),
         stream=source.stream,
-        column_weights=None
-        if column_weights is None
-        else describe(column_weights, op, stream=stream).view("float32"),
+        column_weights=None if weights is None else weights.view("float32"),
     )
     return out if found is None else (out, Counts(*found))
+
+
+def _column_weights(given: Any, op: str, stream: Any) -> Array:
+    array = describe(given, op, stream=stream)
+    if array.kind != "float32":
+        raise TypeError(
+            f"[{op}] got column_weights of {kind_name(array.kind)}; expected float32; convert "
+            f"them: np.asarray(weights, np.float32), or {array.family.float_fix}"
+        )
+    return array
 
 
 def new_quantized(

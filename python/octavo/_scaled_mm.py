@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from octavo._arrays import Array, describe
+from octavo._arrays.torch_scales import Matrix, by_shape, torch_device, with_recipe
 from octavo._dtypes import as_format, as_value, kind_name
 from octavo._gemm import product, quantized_operand
 from octavo._octavo import Format
 from octavo._operation import Policy, encode_array
 from octavo._quantized import QuantizedTensor
-from octavo._torch_scales import Matrix, by_shape, torch_device, with_recipe
 
 
 def scaled_mm(

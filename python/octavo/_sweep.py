@@ -19,7 +19,9 @@ class Sweep:
     """What settings cost and give.
 
     points: a dict for each, with settings, bits_per_value, bytes, sqnr, relative_l2, cosine,
-    seconds and best (no other has fewer bits and less error); or why_not, where it is not possible.
+    seconds, uncounted (finite values that became NaN or Inf, of which there is no error) and best
+    (all values count, and no other has fewer bits and less error); or why_not, where it is not
+    possible.
     """
 
     def __init__(self, handle: Any):

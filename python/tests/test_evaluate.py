@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import octavo as ov
+import octavo.ray as octavo_ray
+from octavo.ray._evaluate import total_of
 
 load_file = pytest.importorskip(
     "safetensors.numpy", reason="safetensors is not installed"
@@ -228,3 +230,16 @@ def test_mistakes(folders, tmp_path):
             raise KeyboardInterrupt
 
         ov.evaluate(model, {"a": [1, 2]}, progress=interrupted)
+
+
+def test_a_loss_beyond_exp_has_no_perplexity():
+    """A broken model loses more than 709 nats a token; its other numbers are still there."""
+    loss = {"value": 800.0, "standard_error": 1.0}
+    total = total_of([{"tokens": 3, "scored": 2, "log_loss": loss}])
+    assert total["perplexity"] == {"value": None, "standard_error": None}
+    assert total["log_loss"]["value"] == 800.0
+
+
+def test_a_cluster_takes_activations():
+    with pytest.raises(ValueError, match="activations='int4'"):
+        octavo_ray.evaluate("model", {"a": [1, 2]}, activations="int4")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shlex
 import shutil
 import subprocess
 
@@ -97,11 +98,44 @@ def test_the_c_reader_refuses_sizes_that_wrap(reader, shape, tile, tmp_path):
         "x": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]},
         "x.scales": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
     }
-    text = json.dumps(header).encode()
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0\0\x80\x3f")
-    done = read(reader, path)
+    done = read(reader, written(tmp_path, header, b"\0\0\x80\x3f"))
     assert done.returncode == 1 and b"read_octavo: " in done.stderr
+
+
+def written(folder, header, data=b""):
+    text = json.dumps(header, ensure_ascii=False).encode()
+    path = folder / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+def test_the_c_reader_does_not_count_rows_of_nothing(reader, tmp_path):
+    """2^60 of them."""
+    said = f"{2**60}x0 float32 format=e4m3fn tile=1x1 scale=f32 rule=f32"
+    header = {
+        "__metadata__": {"octavo.version": "1", "octavo.tensor.x": said},
+        "x": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]},
+        "x.scales": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]},
+    }
+    done = subprocess.run(
+        [reader, written(tmp_path, header)], capture_output=True, timeout=20, check=True
+    )
+    assert done.stdout.startswith(b"x  ")
+
+
+def test_the_c_reader_takes_no_more_memory_than_the_header(reader, tmp_path):
+    """Of a string what it needs, however much follows; and a terminal obeys no name."""
+    strings = {f"\x7f[2J{i}": "v" * 20 for i in range(20000)}
+    header = {"__metadata__": {"octavo.version": "1"} | strings}
+    limit = f"ulimit -v {256 << 10}; exec {shlex.quote(str(reader))} "  # 256 MiB
+    path = written(tmp_path, header)
+    done = subprocess.run(
+        ["sh", "-c", limit + shlex.quote(str(path))], capture_output=True, timeout=60
+    )
+    assert done.stderr == b"read_octavo: the file has no tensor 'with metadata'\n"
+    header = {"__metadata__": {"octavo.version": "\x7f[2J"}}
+    done = read(reader, written(tmp_path, header))
+    assert done.stderr.endswith(b"got '?[2J'\n")
 
 
 def test_the_c_reader_refuses_what_is_broken(reader, tmp_path):

@@ -173,6 +173,15 @@ def test_weights_of_columns():
         ov.quantize(x, weighted, column_weights=np.where(np.arange(512) == 3, np.nan, weights))
 
 
+@pytest.mark.parametrize("given", [np.float64, np.int32, np.float16, list])
+def test_weights_of_columns_are_float32(given):
+    """Four bytes of an int32 are no float32, and a list becomes an array that nobody holds."""
+    weighted = ov.preset("nvfp4").replace(policy="wmse")
+    weights = [1.0] * 64 if given is list else np.ones(64, given)
+    with pytest.raises(TypeError, match="expected float32"):
+        ov.quantize(np.ones((4, 64), np.float32), weighted, column_weights=weights)
+
+
 EDGES = {
     "zeros": np.zeros(64, np.float32),
     "one value": np.eye(1, 64, dtype=np.float32)[0],

@@ -15,7 +15,7 @@ from exact_product import HALF_ULP, bound, unpacked_fp4  # noqa: E402
 
 import octavo as ov  # noqa: E402
 from octavo import _scaled_mm as inside  # noqa: E402
-from octavo._torch_scales import by_shape  # noqa: E402
+from octavo._arrays.torch_scales import by_shape  # noqa: E402
 from octavo.compat import _scaled_mm  # noqa: E402
 
 E4M3, E5M2, FP4 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float4_e2m1fn_x2
@@ -297,22 +297,20 @@ def test_nothing_to_sum_and_nothing_to_make():
 @pytest.mark.parametrize("grid", [(1, 1), (128, 4), (130, 5), (33, 64), (257, 7), (0, 4), (4, 0)])
 def test_scales_unswizzled_by_torch(grid):
     """As on a device, where octavo has no kernel for it."""
-    from octavo import _torch_device
-    from octavo._arrays import describe
+    from octavo._arrays import describe, torch_device
 
     codes = np.random.default_rng(0).integers(0, 255, grid, dtype=np.uint8)
     scales = torch.from_numpy(codes).view(torch.float8_e8m0fnu)
     laid_out = ov.to_layout(scales, "swizzled_128x4")
     for given in (laid_out, laid_out.flatten(), laid_out.view(torch.uint8)):
-        made = _torch_device.unswizzled(describe(given, "test"), *grid)
+        made = torch_device.unswizzled(describe(given, "test"), *grid)
         assert torch.equal(made.obj, scales.view(torch.uint8)) and made.obj.is_contiguous()
 
 
 def test_results_divided_by_torch():
-    from octavo import _torch_device
-    from octavo._arrays import describe
+    from octavo._arrays import describe, torch_device
 
     values, by = normal(7, 9), torch.tensor([[0.3]])
     wanted = values.numpy() * (np.float32(1) / by.numpy().reshape(()))
-    _torch_device.divide(describe(values, "test"), describe(by, "test"))
+    torch_device.divide(describe(values, "test"), describe(by, "test"))
     assert np.array_equal(values.numpy(), wanted)

@@ -187,7 +187,7 @@ def test_a_scale_of_results_is_checked_before_the_product(monkeypatch):
 def test_other_libraries_on_a_device_are_told_what_to_do():
     """What torch itself does there, other libraries are asked to do themselves."""
     from octavo._arrays import describe
-    from octavo._torch_scales import torch_device
+    from octavo._arrays.torch_scales import torch_device
 
     array = describe([1.0], "scaled_mm")
     array.cuda = 3

@@ -90,6 +90,11 @@ TEST_F(ScalarsOnDevice, GivenNumbersAreReadThere) {
   constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
   refused(kInvalid, "given_inv_scale", [&] { (void)quantize(there.view(), preset("fp8"), given); });
   refused(kInvalid, "given_amax", [&] { (void)quantize(there.view(), preset("fp8"), given_amax); });
+  Scaling weighted = preset("nvfp4");
+  parse_amax_policy("wmse", weighted);
+  const std::vector<float> weights(64, 1.0F);
+  refused(kInvalid, "column_weights",
+          [&] { (void)quantize(there.view(), weighted, {.column_weights = weights}); });
   refused(kInvalid, "whole tensor",
           [&] { (void)quantize(values.view(), preset("mxfp8"), given_amax); });
   refused(kInvalid, "leave out one", [&] {

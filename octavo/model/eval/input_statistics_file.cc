@@ -22,21 +22,31 @@ float largest(const std::vector<float>& values) {
   return most;
 }
 
+// With how many there are: numbers of one vector are not those of the next.
+std::uint64_t hash_of(const std::vector<float>& values, std::uint64_t seed) {
+  const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                               values.size() * sizeof(float));
+  return text_hash(bytes, text_hash(text(values.size()), seed));
+}
+
 class FileStatistics : public InputStatistics {
  public:
   explicit FileStatistics(StatisticsFile file) : file_(std::move(file)) {}
 
   [[nodiscard]] const std::string& name() const override { return file_.path(); }
-  // The file's account of itself, and its numbers.
+  // The file's account of itself, and all numbers that quantizing may take from it.
   [[nodiscard]] std::string identity() const override {
     const StatisticsOrigin& origin = file_.origin();
     std::uint64_t hash = text_hash(text(origin.model, origin.fingerprint, origin.tokens));
     for (const std::string& name : origin.texts) hash = text_hash(name, hash);
     for (const std::string& module : file_.modules()) {
-      hash = text_hash(module, hash);
-      const std::vector<float> squares = file_.mean_square(module);
-      hash = text_hash(
-          {reinterpret_cast<const char*>(squares.data()), squares.size() * sizeof(float)}, hash);
+      hash = text_hash(text(module, " ", file_.rows(module)), hash);
+      hash = hash_of(file_.mean_square(module), hash);
+      hash = hash_of(file_.amax(module), hash);
+    }
+    for (const CacheStatistics& one : file_.caches()) {
+      hash = text_hash(one.module, hash);
+      hash = hash_of(one.v_amax, hash_of(one.k_amax, hash));
     }
     return hex_of(hash);
   }
@@ -57,6 +67,7 @@ class FileStatistics : public InputStatistics {
       out.push_back({one.module, largest(one.k_amax), largest(one.v_amax)});
     return out;
   }
+  [[nodiscard]] std::vector<std::string> notes() const override { return file_.notes(); }
 
  private:
   StatisticsFile file_;
@@ -65,10 +76,12 @@ class FileStatistics : public InputStatistics {
 }  // namespace
 
 std::shared_ptr<const InputStatistics> open_input_statistics(const std::string& path,
-                                                             const std::string& model) {
+                                                             const std::string& model,
+                                                             const std::string& deleted_shards) {
   StatisticsFile file(path);
   if (file.origin().fingerprint != 0)
-    file.check_model(model, model_fingerprint(CheckpointReader(model)));
+    file.check_model(
+        model, model_fingerprint(CheckpointReader(model, OtherFiles::unused, deleted_shards)));
   return std::make_shared<const FileStatistics>(std::move(file));
 }
 

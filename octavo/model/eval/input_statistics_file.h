@@ -12,8 +12,9 @@
 
 namespace octavo {
 
-// Throws Error where the file cannot be read, or is another model's than `model`.
+// Throws Error where the file cannot be read, or is another model's than `model`. `deleted_shards`:
+// as CheckpointReader has it, where shards of the model may be deleted (option delete_source).
 [[nodiscard]] OCTAVO_API std::shared_ptr<const InputStatistics> open_input_statistics(
-    const std::string& path, const std::string& model);
+    const std::string& path, const std::string& model, const std::string& deleted_shards = {});
 
 }  // namespace octavo

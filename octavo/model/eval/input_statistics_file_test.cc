@@ -55,8 +55,21 @@ TEST_F(InputStatisticsFile, ShowsNaNInsteadOfDroppingIt) {
 TEST_F(InputStatisticsFile, IsToldFromAnotherByItsNumbers) {
   const std::string one = opened()->identity();
   EXPECT_EQ(opened()->identity(), one);
+  const ModelStatistics before = made;
+  const auto expect_another = [&](const char* what) {
+    EXPECT_NE(opened()->identity(), one) << what;
+    made = before;
+  };
   made.modules[0].mean_square[2] = 2.5F;
-  EXPECT_NE(opened()->identity(), one);
+  expect_another("mean_square");
+  made.modules[0].amax[1] = 3.5F;
+  expect_another("amax");
+  made.modules[0].rows = 8;
+  expect_another("rows");
+  made.caches[0].k_amax[0] = 1.5F;
+  expect_another("keys");
+  made.caches[0].v_amax[1] = 0.25F;
+  expect_another("values");
 }
 
 TEST_F(InputStatisticsFile, OfAnotherModelIsRefused) {

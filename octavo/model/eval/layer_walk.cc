@@ -21,7 +21,8 @@ std::span<const std::int32_t> ids_of(const TokenWindows& windows, const WindowGr
 }  // namespace
 
 MemoryPlan plan_memory(const std::string& op, std::span<const EvalModel* const> models,
-                       const TokenWindows& windows, std::uint64_t most, std::uint64_t besides) {
+                       const TokenWindows& windows, std::uint64_t most, std::uint64_t besides,
+                       const std::string& besides_what) {
   std::int64_t layer = 0, scratch = 0, hidden = 0, row = 0, group_rows = 0;
   for (const WindowGroup& group : windows.groups) group_rows = std::max(group_rows, group.rows());
   for (const EvalModel* model : models) {
@@ -38,11 +39,15 @@ MemoryPlan plan_memory(const std::string& op, std::span<const EvalModel* const> 
   check(least <= most, ErrorCode::invalid_argument, op, "got max_memory of ", mebibytes(most),
         "; expected ", mebibytes(least), " at least for these models: a layer's weights (",
         mebibytes(static_cast<std::uint64_t>(layer)), ") and what ", group_rows,
-        " tokens need in it; allow more, or make the windows shorter");
+        " tokens need in it",
+        besides_what.empty() ? "" : text(", and ", mebibytes(besides), " for ", besides_what),
+        "; allow more, or make the windows shorter");
   const std::uint64_t with_hidden = least + static_cast<std::uint64_t>(hidden);
   const bool spills = with_hidden > most;
   const std::uint64_t used = spills ? least : with_hidden;
-  return {.spills = spills, .reads_ahead = used + static_cast<std::uint64_t>(layer) <= most};
+  return {.spills = spills,
+          .reads_ahead = used + static_cast<std::uint64_t>(layer) <= most,
+          .bytes = used};
 }
 
 void walk_embedding(const LayerWalk& walk) {

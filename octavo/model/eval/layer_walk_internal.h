@@ -19,14 +19,15 @@ namespace octavo::eval {
 struct MemoryPlan {
   bool spills = false;       // hidden states are in a file
   bool reads_ahead = false;  // the next layer is read while one computes
+  std::uint64_t bytes = 0;   // of all, without what is read ahead
 };
 
 // Throws Error(invalid_argument) where one layer and its work do not fit into `most` bytes.
-// `besides`: bytes that the caller needs throughout.
+// `besides`: bytes that the caller needs throughout, and what they are of, for the message.
 [[nodiscard]] MemoryPlan plan_memory(const std::string& op,
                                      std::span<const EvalModel* const> models,
                                      const TokenWindows& windows, std::uint64_t most,
-                                     std::uint64_t besides);
+                                     std::uint64_t besides, const std::string& besides_what = {});
 
 struct WalkedModel {
   const EvalModel* model = nullptr;

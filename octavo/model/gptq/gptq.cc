@@ -104,8 +104,10 @@ GptqResult gptq_with(const GptqFactor& factor, const View& weight, const Scaling
                      const GptqOptions& options, std::string_view what) {
   check_weight(weight, factor, what);
   GptqResult out;
-  out.codes =
-      quantize(weight, scaling, {.threads = options.threads, .given_amax = options.given_amax});
+  out.codes = quantize(weight, scaling,
+                       {.threads = options.threads,
+                        .given_amax = options.given_amax,
+                        .column_weights = options.column_weights});
   const TileRounding rounding(out.codes);
   const std::int64_t rows = weight.shape[0], width = factor.width;
   if (rows == 0 || width == 0) return out;
@@ -163,6 +165,7 @@ ColumnOrder parse_column_order(std::string_view name) {
 GptqResult gptq(const View& weight, const View& hessian, const Scaling& scaling,
                 const GptqOptions& options) {
   constexpr const char* kName = "the layer";
+  const FpEnvGuard guard;  // sums and factors are computed on this thread, too
   const Shape& shape = hessian.shape;
   check(shape.rank() == 2 && shape[0] == shape[1] && is_dense(hessian) &&
             (hessian.dtype == DType::f32 || hessian.dtype == DType::f64) &&
@@ -173,6 +176,7 @@ GptqResult gptq(const View& weight, const View& hessian, const Scaling& scaling,
   check(weight.shape.rank() == 2 && weight.shape[1] == shape[0], ErrorCode::invalid_argument,
         gptq_detail::kOp, "the weight has shape ", to_string(weight.shape), "; expected [N, ",
         shape[0], "], the width of its Hessian");
+  gptq_detail::check_scaling_fits(scaling);  // before the factorisation, which takes long
   const auto count = static_cast<std::size_t>(element_count(shape));
   std::vector<double> values(count);
   if (hessian.dtype == DType::f64)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "octavo/base/macros.h"
@@ -29,6 +30,9 @@ struct GptqOptions {
   ColumnOrder order = ColumnOrder::natural;
   int threads = 0;                    // 0: all; no bit depends on it
   const float* given_amax = nullptr;  // as in QuantizeOptions: shared tensor scales
+  // As in QuantizeOptions: what policy wmse weighs the squared errors of columns by. It chooses the
+  // scales, the Hessian chooses the codes.
+  std::span<const float> column_weights{};
 };
 
 // Errors are those of the layer's results on the inputs that H is of, relative to the results:
@@ -39,10 +43,12 @@ struct GptqResult {
   double rounded_error = 0.0;  // of quantize()
 };
 
-// weight: [N, K], f32, f16 or bf16; hessian: [K, K], f32 or f64, dense and symmetric (its lower
-// triangle is read). Any preset with scales along the row or in blocks. Throws
-// Error(invalid_argument) for NaN or Inf in either, a diagonal below zero, and a Hessian that is
-// singular although it is damped; Error(unsupported) where octavo was built without Eigen.
+// weight: [N, K], f32, f16 or bf16, of any strides; hessian: [K, K], f32 or f64, dense and
+// symmetric (its lower triangle is read). Any preset with scales along the row or in blocks,
+// rowwise and in row-major order. Throws Error(invalid_argument) for NaN or Inf in either, a
+// diagonal below zero, and a Hessian that is singular although it is damped; Error(unsupported) for
+// another scaling (a columnwise copy, a Hadamard transform ...), and where octavo was built without
+// Eigen. The caller's rounding direction and flushing to zero do not matter.
 [[nodiscard]] OCTAVO_API GptqResult gptq(const View& weight, const View& hessian,
                                          const Scaling& scaling, const GptqOptions& options = {});
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,12 @@ struct GptqCalibration {
   std::uint64_t max_memory = std::uint64_t{4} << 30;  // of the walk; the pipeline has its own
   std::string temporary{};                            // for hidden states beyond that
   // The folder for codes until they are written, and for the state after each layer, from which a
-  // call with options.resume goes on; removed at the end. Empty: `out` with ".gptq" at its end.
+  // call with options.resume goes on; removed at the end. Empty: `out` with ".gptq" at its end. One
+  // that is not empty is refused without options.resume, and with it the state of another call:
+  // other files of the model, texts, statistics or options.
   std::string work{};
+  // If given, is told what memory the walk will take and for what, before the first layer.
+  std::function<void(const std::string&)> on_begin{};
 };
 
 // Threads, progress and resume are those of `options`. Throws what quantize_checkpoint, evaluate
@@ -38,5 +43,13 @@ struct GptqCalibration {
                                                           const std::string& out,
                                                           const QuantizeCheckpointOptions& options,
                                                           const GptqCalibration& calibration);
+
+// Throws what such a call would throw before its first layer, and returns what it would tell
+// on_begin. Reads all weights that are quantized, for NaN and Inf; writes nothing. `out` may be
+// empty: nothing is known of it yet.
+[[nodiscard]] OCTAVO_API std::string check_gptq_checkpoint(const std::string& source,
+                                                           const std::string& out,
+                                                           const QuantizeCheckpointOptions& options,
+                                                           const GptqCalibration& calibration);
 
 }  // namespace octavo

@@ -3,51 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "octavo/base/error_testing_internal.h"
 #include "octavo/checkpoint/dialect/dialect.h"
-#include "octavo/model/model_testing_internal.h"
+#include "octavo/model/gptq/gptq_checkpoint_testing_internal.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
 namespace octavo {
 namespace {
 
 using error_testing::expect_refused;
-
-class GptqCheckpoint : public CheckpointTest {
- protected:
-  std::string written(TinyModel model, const std::string& name = "model") {
-    model.fill();
-    save(name + "/config.json", model.config().dump());
-    write_tensors(path(name + "/model.safetensors"), model.tensors);
-    return path(name);
-  }
-  // Widths of whole groups.
-  static TinyModel dense() {
-    return {.hidden = 64, .heads = 4, .kv_heads = 2, .head_size = 16, .mid = 96};
-  }
-
-  static GptqCalibration by_ids(std::size_t count) {
-    GptqCalibration out{.window = 32};
-    EvalText ids{.name = "ids", .ids = std::vector<std::int32_t>()};
-    for (std::size_t i = 0; i < count; ++i)
-      ids.ids->push_back(static_cast<std::int32_t>((i * i * 7 + i / 3) % 50));
-    out.texts.push_back(ids);
-    return out;
-  }
-  static QuantizeCheckpointOptions as(const std::string& recipe, int threads = 2) {
-    return {.plan = {.recipe = recipe}, .threads = threads};
-  }
-
-  std::string weights_in(const std::string& folder) {
-    std::ifstream file(path(folder + "/model.safetensors"), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-};
 
 TEST_F(GptqCheckpoint, KeepsScalesAndErrsLessInEveryLayer) {
   const std::string model = written(dense());

@@ -37,14 +37,18 @@ std::vector<std::int64_t> by_activation(const std::vector<double>& hessian, std:
 
 }  // namespace
 
-GptqFactor factor_hessian(std::vector<double> hessian, std::int64_t width,
-                          const GptqOptions& options, std::string_view what) {
+void check_gptq_options(const GptqOptions& options) {
   check(has_cholesky(), ErrorCode::unsupported, kOp,
         "octavo was built without Eigen, which factors Hessians; install it (Debian: "
         "libeigen3-dev) and build octavo again");
   check(options.damping >= 0.0 && options.damping <= 1e6, ErrorCode::invalid_argument, kOp,
         "got a damping of ", options.damping,
         "; expected a part of the mean diagonal, such as 0.05");
+}
+
+GptqFactor factor_hessian(std::vector<double> hessian, std::int64_t width,
+                          const GptqOptions& options, std::string_view what) {
+  check_gptq_options(options);
   check_diagonal(hessian, width, what);
   GptqFactor out{.width = width};
   if (options.order == ColumnOrder::activation) out.order = by_activation(hessian, width);

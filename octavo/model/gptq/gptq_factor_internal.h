@@ -24,6 +24,9 @@ struct GptqFactor {
   double damping = 0.0;               // what was added to the diagonal
 };
 
+// What can be known to be wrong before there is a Hessian. Throws what gptq() throws.
+void check_gptq_options(const GptqOptions& options);
+
 // The lower triangle of a symmetric matrix [width, width] in f64, whose memory is freed. `what`
 // names it in messages. Throws what gptq() throws. A matrix of zeros counts as the identity.
 [[nodiscard]] GptqFactor factor_hessian(std::vector<double> hessian, std::int64_t width,

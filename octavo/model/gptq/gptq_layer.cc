@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -44,14 +45,13 @@ class LayerQuantizer {
       });
       quantize(std::span(&attention.out, 1), sum);
     }
-    HessianSum into_mlp(mlp_.up.front().in());
-    const bool quantizes_up = has_plan(mlp_.up);
+    std::optional<HessianSum> into_mlp;
+    if (has_plan(mlp_.up)) into_mlp.emplace(mlp_.up.front().in());
     for_each_group(0.5, [&](const View& rows, const eval::WindowGroup& group) {
       copy_into(attend(rows, group, run_), rows);
-      if (quantizes_up)
-        into_mlp.add(layer.mlp_norm.forward(rows, run_.run).view(), run_.run.threads);
+      if (into_mlp) into_mlp->add(layer.mlp_norm.forward(rows, run_.run).view(), run_.run.threads);
     });
-    if (quantizes_up) quantize(mlp_.up, into_mlp);
+    if (into_mlp) quantize(mlp_.up, *into_mlp);
     if (has_plan(std::span(&mlp_.down, 1))) {
       HessianSum sum(mlp_.down.in());
       const LayerObserver observer = observing(mlp_.down, sum);
@@ -154,6 +154,8 @@ class LayerQuantizer {
       amax = work_.weights.amax(action);
       options.given_amax = &amax;
     }
+    const std::vector<float> column_weights = work_.weights.column_weights(action);
+    options.column_weights = column_weights;
     return gptq_with(factor, work_.weights.read(action), action.scaling, options,
                      text("'", shown(action.weight.name, 200), "'"));
   }

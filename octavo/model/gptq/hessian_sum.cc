@@ -7,11 +7,6 @@
 #include "octavo/tensor/tensor.h"
 
 namespace octavo::gptq_detail {
-namespace {
-
-constexpr std::int64_t kPanel = 256;  // channels whose sums are one product
-
-}  // namespace
 
 HessianSum::HessianSum(std::int64_t width)
     : width_(width), sums_(static_cast<std::size_t>(width * width)) {}

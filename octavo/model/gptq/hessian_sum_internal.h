@@ -14,6 +14,9 @@ namespace octavo::gptq_detail {
 
 class HessianSum {
  public:
+  // Tokens that are one product, and channels whose sums are.
+  static constexpr std::int64_t kRun = 1024, kPanel = 256;
+
   explicit HessianSum(std::int64_t width);
 
   // [rows, width] of f32, dense.
@@ -24,8 +27,6 @@ class HessianSum {
   [[nodiscard]] std::int64_t width() const { return width_; }
 
  private:
-  static constexpr std::int64_t kRun = 1024;  // tokens
-
   std::int64_t width_, rows_ = 0;
   std::vector<double> sums_;
 };

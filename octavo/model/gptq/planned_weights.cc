@@ -5,14 +5,22 @@
 #include "octavo/base/error.h"
 
 namespace octavo::gptq_detail {
+namespace {
+
+constexpr std::int64_t kValuesOfPiece = 1 << 22;  // read at a time where amaxes alone are wanted
+
+}  // namespace
+
+bool is_by_gptq(const TensorAction& action) {
+  return action.quantize && !action.found && action.part.matrix < 0 &&
+         action.weight.shape.rank() == 2;
+}
 
 PlannedWeights::PlannedWeights(const CheckpointReader& source, const QuantizePlan& plan)
     : source_(source), plan_(plan) {
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     const TensorAction& action = plan.actions[i];
-    if (action.quantize && !action.found && action.part.matrix < 0 &&
-        action.weight.shape.rank() == 2)
-      by_module_[action.weight.module] = i;
+    if (is_by_gptq(action)) by_module_[action.weight.module] = i;
   }
 }
 
@@ -25,36 +33,51 @@ std::size_t PlannedWeights::index_of(const TensorAction& action) const {
   return static_cast<std::size_t>(&action - plan_.actions.data());
 }
 
-View PlannedWeights::read_all(std::size_t index, float& amax) {
+View PlannedWeights::read_rows(std::size_t index, std::int64_t first, std::int64_t count,
+                               float& amax) {
   const TensorAction& action = plan_.actions[index];
-  const RowBlock all{index, 0, 0, action.weight.shape[0]};
-  const View values = window_.read_values(source_, action, all);
+  const RowBlock rows{index, 0, first, count};
+  const View values = window_.read_values(source_, action, rows);
   NonFiniteFound ignored;  // the pipeline counts them
-  amax = checked_amax(values, source_, action, all, plan_.options.clamp_non_finite, ignored);
+  amax = checked_amax(values, source_, action, rows, plan_.options.clamp_non_finite, ignored);
   return values;
 }
 
 View PlannedWeights::read(const TensorAction& action) {
   float ignored = 0;
   read_.insert(index_of(action));
-  return read_all(index_of(action), ignored);
+  return read_rows(index_of(action), 0, action.weight.shape[0], ignored);
+}
+
+float PlannedWeights::amax_of(std::size_t index) {
+  if (const auto known = amaxes_.find(index); known != amaxes_.end()) return known->second;
+  const Shape& shape = plan_.actions[index].weight.shape;
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kValuesOfPiece / std::max<std::int64_t>(1, shape[1]));
+  float most = 0;
+  for (std::int64_t row = 0; row < shape[0]; row += step) {
+    float amax = 0;
+    (void)read_rows(index, row, std::min(step, shape[0] - row), amax);
+    most = std::max(most, amax);
+  }
+  return amaxes_[index] = most;
 }
 
 float PlannedWeights::amax(const TensorAction& action) {
-  const std::size_t own = index_of(action);
-  const std::size_t key =
-      action.group >= 0 ? static_cast<std::size_t>(action.group) : plan_.actions.size() + own;
-  if (const auto known = amaxes_.find(key); known != amaxes_.end()) return known->second;
-  float most = 0;
-  for (std::size_t i = 0; i < plan_.actions.size(); ++i) {
-    const bool shares =
-        action.group >= 0 && plan_.actions[i].quantize && plan_.actions[i].group == action.group;
-    if (i != own && !shares) continue;
-    float amax = 0;
-    (void)read_all(i, amax);
-    most = std::max(most, amax);
-  }
-  return amaxes_[key] = most;
+  float most = amax_of(index_of(action));
+  for (std::size_t i = 0; action.group >= 0 && i < plan_.actions.size(); ++i)
+    if (plan_.actions[i].quantize && plan_.actions[i].group == action.group)
+      most = std::max(most, amax_of(i));
+  return most;
+}
+
+std::vector<float> PlannedWeights::column_weights(const TensorAction& action) const {
+  if (action.scaling.policy != AmaxPolicy::wmse) return {};
+  return plan_.options.statistics->mean_square(action.weight.module);
+}
+
+void PlannedWeights::check_values() {
+  for (const auto& [module, index] : by_module_) (void)amax_of(index);
 }
 
 std::int64_t PlannedWeights::rows_of(const std::string& module) const {

@@ -14,21 +14,6 @@ namespace {
 
 constexpr const char* kOp = "gptq";
 
-void check_scaling_fits(const Scaling& scaling) {
-  const auto wrong = [](const auto&... parts) {
-    fail(ErrorCode::unsupported, kOp, parts...,
-         "; expected a preset such as nvfp4 or mxfp4, or --method rtn");
-  };
-  if (scaling.format.bits() > 8) wrong("got codes of ", scaling.format.bits(), " bits");
-  if (scaling.encode.rounding == Rounding::stochastic) wrong("got stochastic rounding");
-  if (scaling.hadamard.rowwise) wrong("got a Hadamard transform");
-  if (scaling.axis != -1) wrong("got scales along axis ", scaling.axis);
-  const bool follows =
-      scaling.scale.format == ScaleFormat::e4m3_f32 || is_power_of_two_rule(scaling.scale.rule);
-  if (is_peer(scaling.scale.arith) && !follows)
-    wrong("got arith ", name_of(scaling.scale.arith), " with scales that are quotients");
-}
-
 std::uint32_t bits_at(const Tensor& scales, std::int64_t at) {
   const std::byte* const bytes = scales.bytes().data();
   std::uint32_t wide = 0;
@@ -46,6 +31,26 @@ TileScale scale_of_bits(const ScaleSpec& spec, std::uint32_t bits, float tensor_
 }
 
 }  // namespace
+
+void check_scaling_fits(const Scaling& scaling) {
+  const auto wrong = [](const auto&... parts) {
+    fail(ErrorCode::unsupported, kOp, parts...,
+         "; expected a preset such as nvfp4 or mxfp4, or --method rtn");
+  };
+  if (scaling.format.bits() > 8) wrong("got codes of ", scaling.format.bits(), " bits");
+  if (scaling.encode.rounding == Rounding::stochastic) wrong("got stochastic rounding");
+  if (!scaling.rowwise) wrong("got a scaling without a rowwise copy");
+  // The transpose has tiles of its own: its codes would be those of rounding to nearest.
+  if (scaling.columnwise) wrong("got a columnwise copy, which GPTQ does not make");
+  if (scaling.scale_order != ScaleOrder::row_major)
+    wrong("got scales in ", name_of(scaling.scale_order), " order");
+  if (scaling.hadamard.rowwise || scaling.hadamard.columnwise) wrong("got a Hadamard transform");
+  if (scaling.axis != -1) wrong("got scales along axis ", scaling.axis);
+  const bool follows =
+      scaling.scale.format == ScaleFormat::e4m3_f32 || is_power_of_two_rule(scaling.scale.rule);
+  if (is_peer(scaling.scale.arith) && !follows)
+    wrong("got arith ", name_of(scaling.scale.arith), " with scales that are quotients");
+}
 
 TileRounding::TileRounding(const QuantizedTensor& quantized)
     : format_(quantized.scaling.format),

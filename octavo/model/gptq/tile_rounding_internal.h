@@ -16,10 +16,14 @@ struct RoundedNumber {
   float value = 0.0F;  // that times the scale, as dequantize() gives it
 };
 
+// Throws Error(unsupported) that names what GPTQ cannot do with a scaling: codes that do not follow
+// from scale and number (stochastic rounding, rotations, a peer's arithmetic with scales of its
+// own), or scales that do not lie tile by tile along the rows.
+void check_scaling_fits(const Scaling& scaling);
+
 class TileRounding {
  public:
-  // Of the rowwise codes of a matrix. Throws Error(unsupported) where codes do not follow from
-  // scale and number: stochastic rounding, rotations, a peer's arithmetic with scales of its own.
+  // Of the rowwise codes of a matrix, whose scaling fits.
   explicit TileRounding(const QuantizedTensor& quantized);
 
   [[nodiscard]] RoundedNumber round(std::int64_t row, std::int64_t col, float number) const;

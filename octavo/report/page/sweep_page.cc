@@ -179,6 +179,7 @@ std::string table_of(const SweepResult& sweep) {
         text("<td data-l=\"bits\">", fixed(point.bits_per_value, 3),
              "</td><td data-l=\"size\" data-v=\"", point.bytes, "\">",
              page::bytes_text(point.bytes), "</td><td data-l=\"SQNR dB\">", fixed(point.sqnr, 2),
+             point.uncounted > 0 ? text(" (", point.uncounted, " values became NaN or Inf)") : "",
              "</td><td data-l=\"error\">", fixed(100 * point.relative_l2, 3), " %</td>");
     if (!sweep.target.empty())
       rows += text("<td data-l=\"worst SQNR dB\">", fixed(point.worst_sqnr, 2), "</td>");

@@ -10,9 +10,9 @@ from typing import Any, Final
 import torch
 
 from octavo._arrays import Array, Family
+from octavo._arrays.torch_tracing import refuse_tracing
 from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_name, kind_of_name, torch_dtype
 from octavo._octavo import Format, Tensor
-from octavo._torch_tracing import refuse_tracing
 
 _FP4: Final = Format("e2m1fn")
 _LEGACY_DEFAULT: Final = 1  # CUDA's other name for stream 0

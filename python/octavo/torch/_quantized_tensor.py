@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_map
 
 import octavo
 from octavo import _octavo
+from octavo._arrays.torch_tracing import refuse_tracing
 from octavo._dtypes import torch_dtype
 from octavo._quantized import _PARTS as PARTS
-from octavo._torch_tracing import refuse_tracing
 from octavo.recipe import Recipe
 from octavo.torch._codes import (
     as_bytes,

@@ -11,10 +11,17 @@ from typing import Any
 
 import torch
 
-from octavo import _octavo
+from octavo import _octavo, quantizers
 from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
-from octavo.torch.quantizers import Float8Quantizer, Quantizer, of_handle
+from octavo.torch.quantizers import (
+    Float8BlockQuantizer,
+    Float8CurrentScalingQuantizer,
+    Float8Quantizer,
+    MXFP8Quantizer,
+    NVFP4Quantizer,
+    Quantizer,
+)
 
 KEYS = ("scaling_fwd", "scaling_bwd")
 _OURS = tuple(str(pathlib.Path(file).parent) + os.sep for file in (__file__, torch.__file__))
@@ -221,3 +228,29 @@ def _list_of(made: _octavo.QuantizerSet) -> list[Quantizer]:
             quantizer._last_amax = last[slot : slot + 1]
             quantizer.amax_history = history[:, slot]
     return found
+
+
+_CLASSES: dict[str, type[Quantizer]] = {
+    kind.__name__: kind
+    for kind in (
+        Float8Quantizer,
+        Float8CurrentScalingQuantizer,
+        Float8BlockQuantizer,
+        MXFP8Quantizer,
+        NVFP4Quantizer,
+    )
+}
+
+
+def of_handle(handle: _octavo.Quantizer) -> Quantizer:
+    """A quantizer that the library has: the object that it was made by, where that is one of these
+    (a custom recipe's), else one around it."""
+    known = quantizers.of_handle(handle)
+    if isinstance(known, Quantizer):
+        return known
+    cls = _CLASSES[handle.name]
+    made = cls.__new__(cls)
+    quantizers.Quantizer.__init__(made, handle)
+    if isinstance(known, quantizers.Float8Quantizer) and isinstance(made, Float8Quantizer):
+        made.scale, made._amax = known.inv_scale, known.amax
+    return made

@@ -14,7 +14,8 @@ from octavo import _octavo
 from octavo._arguments import flags, function_or_none, text_or_none, whole
 from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
-from octavo.recipe import Recipe, check_accumulator
+from octavo._recipe_fields import check_accumulator
+from octavo.recipe import Recipe
 from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product

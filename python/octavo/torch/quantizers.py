@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import octavo
-from octavo import _octavo, quantizers
+from octavo import quantizers
 from octavo._arguments import flags, real, whole, wrong_type
 from octavo._arrays.torch_arrays import TORCH
 from octavo._quantize import value_kind
@@ -380,29 +380,3 @@ class NVFP4Quantizer(Quantizer):
                 seed=seed,
             )
         )
-
-
-_CLASSES: dict[str, type[Quantizer]] = {
-    kind.__name__: kind
-    for kind in (
-        Float8Quantizer,
-        Float8CurrentScalingQuantizer,
-        Float8BlockQuantizer,
-        MXFP8Quantizer,
-        NVFP4Quantizer,
-    )
-}
-
-
-def of_handle(handle: _octavo.Quantizer) -> Quantizer:
-    """A quantizer that the library has: the object that it was made by, where that is one of these
-    (a custom recipe's), else one around it."""
-    known = quantizers.of_handle(handle)
-    if isinstance(known, Quantizer):
-        return known
-    cls = _CLASSES[handle.name]
-    made = cls.__new__(cls)
-    quantizers.Quantizer.__init__(made, handle)
-    if isinstance(known, quantizers.Float8Quantizer) and isinstance(made, Float8Quantizer):
-        made.scale, made._amax = known.inv_scale, known.amax
-    return made

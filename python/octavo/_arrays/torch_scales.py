@@ -231,9 +231,9 @@ def torch_device(array: Array, what: str, fix: str, op: str) -> ModuleType:
             f"[{op}] {what} on cuda:{array.cuda} is for torch tensors only, got a "
             f"{array.family.name}; {fix}"
         )
-    from octavo import _torch_device
+    from octavo._arrays import torch_device as device_operations
 
-    return _torch_device
+    return device_operations
 
 
 @functools.cache
