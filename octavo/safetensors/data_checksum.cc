@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "octavo/base/hexadecimal.h"
-#include "octavo/base/word_sum_internal.h"
+#include "octavo/base/hash/word_sum_internal.h"
 
 namespace octavo::safetensors {
 namespace {
