@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "octavo/base/hexadecimal.h"
 #include "octavo/base/hash/word_sum_internal.h"
+#include "octavo/base/hexadecimal.h"
 
 namespace octavo::safetensors {
 namespace {
