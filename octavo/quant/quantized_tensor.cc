@@ -1,5 +1,6 @@
 #include "octavo/quant/quantized_tensor.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -64,9 +65,9 @@ std::string position_text(const Shape& shape, std::int64_t at) {
   return text("(", out, ")");
 }
 
-double scale_value(const Tensor& scales, std::size_t at, int bytes) {
+double scale_value(const Tensor& scales, const std::byte* at, std::size_t bytes) {
   std::uint32_t bits = 0;
-  std::memcpy(&bits, &scales.bytes()[at], static_cast<std::size_t>(bytes));
+  std::memcpy(&bits, at, bytes);
   if (scales.dtype() == DType::f32) return static_cast<double>(__builtin_bit_cast(float, bits));
   if (scales.dtype() == DType::bf16) return decode(bf16_format, bits);
   if (scales.dtype() == DType::f16) return decode(f16_format, bits);
@@ -84,13 +85,23 @@ void check_each(const Tensor& given, std::string_view what, Arith arith, void* s
       "this before the capture begins");
   const Tensor host = device.kind == DeviceKind::cpu ? given : to_host(given.view(), stream);
   const Tensor scales = in_order(host, ScaleOrder::row_major);
-  const int bytes = element_bytes(scales.dtype(), scales.format());
-  for (std::size_t i = 0; i < scales.bytes().size(); i += static_cast<std::size_t>(bytes)) {
-    const double value = scale_value(scales, i, bytes);
-    const bool infinite = std::isinf(value) && !is_peer(arith);
-    if (value >= 0 ? !infinite : !(value < 0)) continue;
+  const auto bytes = static_cast<std::size_t>(element_bytes(scales.dtype(), scales.format()));
+  const std::span<const std::byte> all = scales.bytes();
+  const auto is_magnitude = [&](const std::byte* at) {
+    const double value = scale_value(scales, at, bytes);
+    return value >= 0 ? !std::isinf(value) || is_peer(arith) : !(value < 0);
+  };
+  std::array<bool, 256> is_good{};  // of scales of a byte, of which there are many
+  for (unsigned code = 0; bytes == 1 && code < is_good.size(); ++code) {
+    const auto byte = static_cast<std::byte>(code);
+    is_good[code] = is_magnitude(&byte);
+  }
+  for (std::size_t i = 0; i < all.size(); i += bytes) {
+    if (bytes == 1 ? is_good[std::to_integer<std::size_t>(all[i])] : is_magnitude(&all[i]))
+      continue;
+    const double value = scale_value(scales, &all[i], bytes);
     fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
-         position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
+         position_text(scales.shape(), static_cast<std::int64_t>(i / bytes)), " is ", value,
          "; a scale is positive, zero or NaN: ",
          value < 0 ? "give its magnitude, and put signs into the codes"
                    : "give NaN for a tile that holds nothing finite");

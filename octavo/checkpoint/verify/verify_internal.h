@@ -44,6 +44,12 @@ struct Magnitude {
 };
 inline constexpr std::int64_t kManyLevels = 5;  // ternary weights have one
 
+// Scales of the same number.
+struct ScaleCount {
+  float scale = 0.0F;
+  std::int64_t count = 0;
+};
+
 // A weight with the data that rules need.
 struct VerifiedWeight {
   const FoundWeight* found = nullptr;
@@ -52,6 +58,7 @@ struct VerifiedWeight {
   const DialectTensor* tensor_scale = nullptr;
   std::optional<Scheme> scheme{};
   Magnitude reach{};
+  mutable std::optional<std::vector<ScaleCount>> counts{};  // scale_counts, once they are known
 };
 
 // verify_groups.cc: config_groups of compressed-tensors. Resolution as in compressed-tensors and
@@ -226,6 +233,10 @@ void check_static_scales(const VerifyView& view, StaticFault fault, Findings& ou
 // All scales of a weight as multipliers, without the second level.
 [[nodiscard]] std::vector<float> scale_numbers(const VerifyView& view,
                                                const VerifiedWeight& weight);
+// Which numbers they are and how many of each, in no order: what rules ask that do not ask where.
+// Of scales of a byte, of which there may be one for sixteen weights, they are counted once.
+[[nodiscard]] std::vector<ScaleCount> scale_counts(const VerifyView& view,
+                                                   const VerifiedWeight& weight);
 // The second level as a multiplier; 1 where there is none.
 [[nodiscard]] float second_level(const VerifyView& view, const VerifiedWeight& weight);
 

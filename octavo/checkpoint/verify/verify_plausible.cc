@@ -24,34 +24,38 @@ constexpr float kBeyondF16 = 0x1p17F;
 // room for matrices that training drove towards zero, which can be arbitrarily small.
 constexpr float kLarger = 64.0F, kApart = 4096.0F;
 
-float median(std::vector<float> numbers) {
-  if (numbers.empty()) return 0;
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>((numbers.size() - 1) / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
+float median(std::vector<ScaleCount> numbers) {
+  std::ranges::sort(numbers, {}, &ScaleCount::scale);
+  std::int64_t all = 0, below = 0;
+  for (const ScaleCount& one : numbers) all += one.count;
+  for (const ScaleCount& one : numbers) {
+    below += one.count;
+    if (below > (all - 1) / 2) return one.scale;
+  }
+  return 0;
 }
 
 // Median over tiles of the tile's amax: from codes and scales, or from scales alone where codes
 // were not read. 0 where it is unknown: all-zero tiles have the scale 1, or the smallest.
 float typical_of(const VerifyView& view, const VerifiedWeight& weight) {
   if (weight.reach.looked) return weight.reach.typical;
-  std::vector<float> scales = scale_numbers(view, weight);
-  std::erase_if(scales, [](float scale) {
-    return !(scale > 0x1p-126F) || scale == 1.0F || !std::isfinite(scale);
+  std::vector<ScaleCount> scales = scale_counts(view, weight);
+  std::erase_if(scales, [](const ScaleCount& one) {
+    return !(one.scale > 0x1p-126F) || one.scale == 1.0F || !std::isfinite(one.scale);
   });
   const auto top = static_cast<float>(max_value(weight.found->weight.scaling.format));
   return median(std::move(scales)) * top * second_level(view, weight);
 }
 
-bool are_ones(const std::vector<float>& scales) {
+bool are_ones(const std::vector<ScaleCount>& scales) {
   return !scales.empty() &&
-         std::all_of(scales.begin(), scales.end(), [](float scale) { return scale == 1.0F; });
+         std::ranges::all_of(scales, [](const ScaleCount& one) { return one.scale == 1.0F; });
 }
 
 // Checks one weight alone; true where it reported a finding.
 bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typical, Findings& out) {
   const std::string& name = weight.scales->plan.name;
-  const std::vector<float> scales = scale_numbers(view, weight);
+  const std::vector<ScaleCount> scales = scale_counts(view, weight);
   if (are_ones(scales) && weight.reach.reaching > 0 && weight.tensor_scale == nullptr) {
     const std::string message =
         text("all its scales are 1, and codes reach the top of their format: weights would reach ",
@@ -75,7 +79,8 @@ bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typic
     return true;
   }
   float largest = 0;
-  for (const float scale : scales) largest = std::max(largest, std::isfinite(scale) ? scale : 0);
+  for (const ScaleCount& one : scales)
+    largest = std::max(largest, std::isfinite(one.scale) ? one.scale : 0);
   const auto top = static_cast<float>(max_value(weight.found->weight.scaling.format));
   const float most = largest * top * second_level(view, weight);
   if (most > kBeyondF16)
@@ -143,10 +148,10 @@ void check_second_level(const VerifyView& view, Findings& out) {
     if (!(second > 0) || !std::isfinite(second)) continue;
     levels[&weight] = second;
     Shared& group = groups[second];
-    for (const float scale : scale_numbers(view, weight)) {
-      if (group.first == 0) group.first = scale;
-      group.alike &= scale == group.first;
-      group.largest = std::max(group.largest, scale);
+    for (const ScaleCount& one : scale_counts(view, weight)) {
+      if (group.first == 0) group.first = one.scale;
+      group.alike &= one.scale == group.first;
+      group.largest = std::max(group.largest, one.scale);
     }
   }
   for (const auto& [weight, second] : levels) {

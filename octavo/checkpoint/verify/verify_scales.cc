@@ -56,6 +56,47 @@ std::vector<float> scale_numbers(const VerifyView& view, const VerifiedWeight& w
   return out;
 }
 
+namespace {
+
+std::vector<ScaleCount> counted_bytes(const VerifyView& view, const StoredTensor& stored) {
+  constexpr std::uint64_t kWindow = 1U << 20;
+  // Neighbours are often equal: in tables of their own they do not wait for each other.
+  constexpr std::size_t kTables = 4;
+  std::array<std::array<std::int64_t, 256>, kTables> counts{};
+  std::vector<std::byte> window(std::min(stored.nbytes(), kWindow));
+  for (std::uint64_t at = 0; at < stored.nbytes(); at += window.size()) {
+    const auto piece =
+        std::span(window).first(std::min<std::uint64_t>(window.size(), stored.nbytes() - at));
+    view.checkpoint.read(stored, at, piece);
+    std::size_t i = 0;
+    for (; i + kTables <= piece.size(); i += kTables)
+      for (std::size_t t = 0; t < kTables; ++t)
+        ++counts[t][std::to_integer<std::size_t>(piece[i + t])];
+    for (; i < piece.size(); ++i) ++counts[0][std::to_integer<std::size_t>(piece[i])];
+  }
+  std::vector<ScaleCount> found;
+  for (unsigned code = 0; code < 256; ++code) {
+    std::int64_t count = 0;
+    for (const auto& table : counts) count += table[code];
+    const auto byte = static_cast<std::byte>(code);
+    if (count > 0) found.push_back({stored_number(&byte, stored.entry->type), count});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<ScaleCount> scale_counts(const VerifyView& view, const VerifiedWeight& weight) {
+  const StoredTensor& stored = view.checkpoint.at(weight.scales->plan.name);
+  if (stored_bits(stored.entry->type) == 8) {
+    if (!weight.counts) weight.counts = counted_bytes(view, stored);
+    return *weight.counts;
+  }
+  std::vector<ScaleCount> found;
+  for (const float scale : scale_numbers(view, weight)) found.push_back({scale, 1});
+  return found;
+}
+
 float second_level(const VerifyView& view, const VerifiedWeight& weight) {
   if (weight.tensor_scale == nullptr) return 1.0F;
   const StoredTensor& stored = view.checkpoint.at(weight.tensor_scale->plan.name);
@@ -89,10 +130,10 @@ void check_scale_numbers(const VerifyView& view, Findings& out) {
     const float second = second_level(view, weight);
     const bool bad_second = !std::isfinite(second) || !(second > 0);
     std::int64_t bad = 0, negative = 0, tiny = 0;
-    for (const float scale : scale_numbers(view, weight)) {
-      bad += !std::isfinite(scale) ? 1 : 0;
-      negative += scale < 0 ? 1 : 0;
-      tiny += scale < kTiny ? 1 : 0;
+    for (const auto& [scale, count] : scale_counts(view, weight)) {
+      bad += !std::isfinite(scale) ? count : 0;
+      negative += scale < 0 ? count : 0;
+      tiny += scale < kTiny ? count : 0;
     }
     if (bad + negative > 0 || bad_second)
       out.error({kV, kH, kS, kT}, name,
