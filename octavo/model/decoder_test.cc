@@ -204,6 +204,28 @@ TEST_F(DecoderTest, SequencesOfABatchDoNotSeeEachOther) {
     EXPECT_NEAR(both.span<float>()[96 + i], one.span<float>()[i], 1e-5) << i;
 }
 
+// By row blocks that share scales, in the order of ids: what the whole table has there.
+TEST_F(DecoderTest, RowsOfAQuantizedEmbedding) {
+  TinyModel model{.vocabulary = 300, .hidden = 128, .layers = 1, .head_size = 32, .mid = 128};
+  const std::string source = written(model);
+  for (const char* recipe : {"fp8-block", "mxfp8", "fp8-channel"}) {
+    SCOPED_TRACE(recipe);
+    const std::string codes = path(recipe);
+    (void)quantize_checkpoint(
+        source, codes,
+        {.plan = {.recipe = recipe, .target = Dialect::octavo, .include = {"embed_tokens"}}});
+    const ModelFiles files(codes);
+    const Embedding whole = files.load_embedding();
+    const std::vector<std::int32_t> ids{299, 0, 127, 128, 0, 255, 256, 299, 131};
+    const auto count = static_cast<std::int64_t>(ids.size());
+    const Tensor rows = Tensor::values({count, 128}, DType::f32),
+                 wanted = Tensor::values({count, 128}, DType::f32);
+    files.embed(ids, rows.view());
+    whole.forward_into(ids, wanted.view());
+    EXPECT_TRUE(std::ranges::equal(rows.bytes(), wanted.bytes()));
+  }
+}
+
 TEST_F(DecoderTest, BadInputIsRefused) {
   TinyModel model;
   const Decoder decoder(written(model));
