@@ -65,6 +65,17 @@ TEST_F(DecoderTest, LogitsAreThoseOfPlainLoops) {
   }
 }
 
+TEST_F(DecoderTest, AHeadInTheFilesIsUsedWhereTheConfigTiesIt) {
+  TinyModel model;
+  model.fill();
+  model.tied = true;  // in the config alone
+  const Decoder decoder(written(model));
+  EXPECT_FALSE(decoder.files().has_tied_head());
+  model.tied = false;
+  const auto ids = some_ids(5);
+  expect_near(decoder.logits(ids), TinyOracle(model).logits(ids), kTolerance);
+}
+
 TEST_F(DecoderTest, TokensOneByOneOrInPartsGiveTheSameLogits) {
   TinyModel model{.window = 5, .experts = 4, .top_k = 2, .qk_norm = true};
   const Decoder decoder(written(model));

@@ -29,7 +29,8 @@ std::set<std::string> names_of(const WeightFiles& files) {
   return names;
 }
 
-// The head of a model that is a part of a larger one may be beside that.
+// The head of a model that is a part of a larger one may be beside that. One in the files is used
+// where the config ties it, too, as transformers 5 does it: trained apart, it is another matrix.
 std::string head_name(const WeightFiles& files, const ModelConfig& config,
                       const std::string& embedding) {
   for (const char* name : {"lm_head.weight", "language_model.lm_head.weight"})

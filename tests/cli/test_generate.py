@@ -75,7 +75,7 @@ def test_control_characters_are_for_programs_alone(octavo, model):
         "added_tokens": [{"id": 63, "content": "go", "special": True}],
     }
     (model / "tokenizer.json").write_text(json.dumps(tokenizer))
-    words = ["generate", "m", "--prompt", "go", "--max-tokens", 3]
+    words = ["generate", "m", "--prompt", "go", "--max-tokens", 8, "--temperature", 9]
     piped = octavo.good(*words).out
     assert "\x1b[2J\x07\x9b\x7f" in piped
     code, seen = on_terminal(octavo, *words)
