@@ -77,9 +77,10 @@ class GrowthLimit {
 
   // Of what a step has made so far of the piece.
   void check_bytes(std::size_t bytes) const {
-    check(bytes <= left_, ErrorCode::unsupported, "tokenizer", "got a tokenizer.json that makes ",
-          bytes, " bytes and more of a text of ", given_, "; expected about ", kFactor,
-          " times as many at most; get the model's own tokenizer.json");
+    if (bytes > left_)
+      fail(ErrorCode::unsupported, "tokenizer", "got a tokenizer.json that makes ", bytes,
+           " bytes and more of a text of ", given_, "; expected about ", kFactor,
+           " times as many at most; get the model's own tokenizer.json");
   }
   // The piece is done.
   void take(std::size_t bytes) {
