@@ -194,7 +194,9 @@ def test_texts_that_do_not_end(model):
 
 def test_calibrate_stays_within_its_memory(model):
     """Hessians in f32, and those of a layer in f64 beside them: 10 MiB, and the walk has 25 MB."""
-    arguments = ("calibrate", "model", "--ids", "ids.json", "-o", "s.safetensors", "--max-memory")
+    ids = np.random.default_rng(1).integers(0, 64, 12000)
+    (model.folder / "ids.json").write_text(json.dumps(ids.tolist()))
+    arguments = ("calibrate", "model", *EVAL[1:], "-o", "s.safetensors", "--max-memory")
     model.good(*arguments, "28M", "--hessians", "none")
     model(*arguments, "28M", "--hessians", "full:.").refused(
         1, "got max_memory of 28 MiB", "the statistics of 14 modules"
