@@ -91,14 +91,17 @@ void clear_memory(const Exec& exec, void* memory, std::size_t bytes) {
   }
 }
 
-void copy_and_wait(const Exec& exec, void* to, const void* from, std::size_t bytes) {
+void copy_memory(const Exec& exec, void* to, const void* from, std::size_t bytes) {
   if (is_host(exec)) {
     std::memcpy(to, from, bytes);
-    return;
+  } else {
+    device_api(exec.device).copy(exec, to, from, bytes);
   }
-  const DeviceApi& api = device_api(exec.device);
-  api.copy(exec, to, from, bytes);
-  api.wait(exec);
+}
+
+void copy_and_wait(const Exec& exec, void* to, const void* from, std::size_t bytes) {
+  copy_memory(exec, to, from, bytes);
+  if (!is_host(exec)) device_api(exec.device).wait(exec);
 }
 
 Scratch::~Scratch() {

@@ -60,6 +60,8 @@ void check_may_wait(const Exec& exec, std::string_view op, std::string_view why)
 
 // memset to zero, in stream order.
 void clear_memory(const Exec& exec, void* memory, std::size_t bytes);
+// From one place of it to another; on a device queued on the stream, without waiting.
+void copy_memory(const Exec& exec, void* to, const void* from, std::size_t bytes);
 
 // Copies between host and device and synchronizes: both buffers may be freed afterwards.
 void copy_and_wait(const Exec& exec, void* to, const void* from, std::size_t bytes);

@@ -91,6 +91,14 @@ TEST_F(QuantizeStatistics, WeighErrors) {
               number("weighted", text("model.layers.1.self_attn.", other, ".weight_global_scale")));
 }
 
+// E4M3 or E5M2 is chosen by plain errors, before weights are read.
+TEST_F(QuantizeStatistics, WeighErrorsOfAFormatThatIsMeasured) {
+  QuantizeCheckpointOptions options = with("fp8-channel", Dialect::octavo);
+  options.plan.format = "auto";
+  options.plan.scale_policy = "wmse";
+  EXPECT_GT(run("measured", options).tensors.size(), 0U);
+}
+
 TEST_F(QuantizeStatistics, OfAnExpertWithoutTokensWeighNothing) {
   for (auto& [module, range] : made->ranges) range.rows = 0;
   QuantizeCheckpointOptions options = with("nvfp4");

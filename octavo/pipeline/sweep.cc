@@ -225,6 +225,9 @@ SweepResult sweep_array(const View& values, const std::vector<SweepAxis>& axes,
       // Of an array a recipe is the preset; checkpoints have another rule for MXFP4.
       if (one.plan.recipe == "mxfp4" && one.plan.scale_rule.empty()) one.plan.scale_rule = "rceil";
       Scaling scaling = recipe_scaling(one.plan.recipe, one.plan);
+      check(scaling.policy != AmaxPolicy::wmse, ErrorCode::invalid_argument, kOp,
+            "got policy wmse, which weighs errors by the inputs of a Linear, and an array does not "
+            "say them; expected another, such as mse");
       if (one.plan.format == kMeasuredFormat) scaling = choose_format(values, scaling, threads);
       measure(values, scaling, threads, one.point);
     } catch (const Error& error) {

@@ -69,6 +69,15 @@ TEST(Sweep, OfAnArray) {
   EXPECT_TRUE(best_of(seen)[4] || best_of(seen)[5]);  // of fewest bits
 }
 
+TEST(Sweep, OfAnArrayHasNoWeightedErrors) {
+  std::vector<float> values(128, 1.0F);
+  const SweepResult seen = sweep_array(value_view(values.data(), DType::f32, {2, 64}),
+                                       {parse_sweep("scale-policy=mse,wmse")}, {.recipe = "nvfp4"});
+  EXPECT_EQ(seen.points[0].why_not, "");
+  EXPECT_NE(seen.points[1].why_not.find("an array does not say them"), std::string::npos)
+      << seen.points[1].why_not;
+}
+
 TEST(Sweep, AxesAreChecked) {
   const auto refused = [](const std::string& typed, const std::string& why) {
     const std::string message = message_of([&] { (void)parse_sweep(typed); });

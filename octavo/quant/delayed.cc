@@ -13,6 +13,9 @@
 namespace octavo {
 namespace {
 
+// A view with dimensions and without memory was meant, and is an error.
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
 void check_floats(const View& view, std::string_view op, std::string_view what) {
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ", dtype_name(view.dtype),
         "; expected float32; scales and amaxes are kept in float32");
@@ -47,9 +50,9 @@ void check_state(const DelayedState& state, std::string_view op) {
         ErrorCode::invalid_argument, op,
         "the history repeats elements (stride 0); give each its own");
   check_vector(state.inv_scale, shape[1], op, "inv_scale");
-  if (state.scale.data != nullptr) check_vector(state.scale, shape[1], op, "scale");
-  if (state.last.data != nullptr) check_vector(state.last, shape[1], op, "last");
-  if (state.calls.data != nullptr) {
+  if (is_given(state.scale)) check_vector(state.scale, shape[1], op, "scale");
+  if (is_given(state.last)) check_vector(state.last, shape[1], op, "last");
+  if (is_given(state.calls)) {
     check_floats(state.calls, op, "calls");
     if (element_count(state.calls.shape) != 1)
       fail(ErrorCode::invalid_argument, op, "calls has shape ", to_string(state.calls.shape),
@@ -67,7 +70,7 @@ void check_rule(const DelayedRule& rule, const DelayedState& state, std::string_
         "; expected more than 0 and less than 1; 0 would be most_recent");
   check(rule.interval >= 1 && rule.interval <= kMaxInterval, ErrorCode::invalid_argument, op,
         "got interval = ", rule.interval, "; expected 1 to ", kMaxInterval);
-  check(rule.interval == 1 || state.calls.data != nullptr, ErrorCode::invalid_argument, op,
+  check(rule.interval == 1 || is_given(state.calls), ErrorCode::invalid_argument, op,
         "got interval = ", rule.interval,
         " and no memory to count calls in; give state.calls, one float32");
 }
@@ -80,17 +83,17 @@ FloatRow row_of(const View& view, int dimension) {
 // Runs where the state is.
 void run(const DelayedState& state, DelayedJob job, void* stream, std::string_view op) {
   std::vector<NamedView> views{{&state.history, "the history"}, {&state.inv_scale, "inv_scale"}};
-  if (state.scale.data != nullptr) views.push_back({&state.scale, "scale"});
-  if (state.calls.data != nullptr) views.push_back({&state.calls, "calls"});
-  if (state.last.data != nullptr) views.push_back({&state.last, "last"});
+  if (is_given(state.scale)) views.push_back({&state.scale, "scale"});
+  if (is_given(state.calls)) views.push_back({&state.calls, "calls"});
+  if (is_given(state.last)) views.push_back({&state.last, "last"});
   const Exec exec{.device = common_device(views, op), .stream = stream};
   job.history = row_of(state.history, 0);
   job.tensor_stride = state.history.strides[1];
   job.length = state.history.shape[0];
   job.tensors = state.history.shape[1];
   job.inv_scale = row_of(state.inv_scale, 0);
-  if (state.scale.data != nullptr) job.scale = row_of(state.scale, 0);
-  if (state.last.data != nullptr) job.last = row_of(state.last, 0);
+  if (is_given(state.scale)) job.scale = row_of(state.scale, 0);
+  if (is_given(state.last)) job.last = row_of(state.last, 0);
   job.calls = {static_cast<std::byte*>(state.calls.data), 0};
   offered(exec, nullptr, &Kernels::delayed_update, op)(exec, job);
 }

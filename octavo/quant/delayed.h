@@ -30,9 +30,10 @@ inline constexpr std::int64_t kMaxInterval = std::int64_t{1} << 24;  // f32 coun
 struct DelayedState {
   View history;    // [length, n], length 1 to kMaxHistory
   View inv_scale;  // [n]: what values are multiplied by
-  View scale;      // [n]: its reciprocal, rounded; data may be null if it is not needed
-  View calls;      // one: calls since the last new scale. May be null unless interval > 1
-  View last{};     // [n]: the last amax of a step, kept beyond it; data may be null
+  // A view without memory and dimensions is not there.
+  View scale;   // [n]: its reciprocal, rounded, if it is needed
+  View calls;   // one: calls since the last new scale; must be there if interval > 1
+  View last{};  // [n]: the last amax of a step, kept beyond it, if it is needed
 };
 
 // As before the first step: no history, scales of one.

@@ -255,6 +255,9 @@ TEST(Delayed, SaysWhatIsWrongAndChangesNothing) {
   refuses(with([](auto& s) { s.inv_scale.strides[0] = 0; }), {}, "repeated");
   refuses(with([](auto& s) { s.scale.shape = {1}; }), {}, "scale has shape [1]");
   refuses(with([](auto& s) { s.calls.shape = {2}; }), {}, "calls has shape [2]");
+  // Without memory they were meant all the same.
+  refuses(with([](auto& s) { s.scale.data = nullptr; }), {}, "scale has no memory");
+  refuses(with([](auto& s) { s.calls.data = nullptr; }), {}, "calls has no memory");
   refuses(with([](auto& s) { s.calls = {}; }), {.interval = 2}, "state.calls");
   refuses(good, {.margin = 65}, "margin");
   refuses(good, {.interval = 0}, "interval");

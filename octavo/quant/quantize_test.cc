@@ -245,6 +245,26 @@ TEST(QuantizedFrom, RefusesNegativeScalesByTile) {
   });
 }
 
+TEST(QuantizedFrom, RefusesPartsWithoutMemory) {
+  const Scaling scaling = preset("nvfp4");
+  const auto without = [](const Tensor& tensor) {
+    View view = tensor.view();
+    view.data = nullptr;
+    return Tensor::adopt(view, tensor.owner());
+  };
+  const Tensor codes = Tensor::codes({1, 32}, e2m1fn), scales = Tensor::codes({1, 2}, e4m3fn),
+               one = tensor_of({1}, {});
+  const auto made = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return [&scaling, a, b, c] { (void)quantized_from({1, 32}, scaling, a, b, c, nullptr, false); };
+  };
+  expect_refused(ErrorCode::invalid_argument, "codes has 32 elements but no memory",
+                 made(without(codes), scales, one));
+  expect_refused(ErrorCode::invalid_argument, "scales has 2 elements but no memory",
+                 made(codes, without(scales), one));
+  expect_refused(ErrorCode::invalid_argument, "tensor scale has 1 elements but no memory",
+                 made(codes, scales, without(one)));
+}
+
 TEST(QuantizedFrom, RefusesInfiniteScalesByTile) {
   expect_refused(ErrorCode::invalid_argument, "tile (1, 0) is inf",
                  [] { (void)with_scales(1, HUGE_VALF); });

@@ -13,6 +13,7 @@
 #include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/quant/scale_order.h"
 #include "octavo/scale/tile_scale.h"
+#include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
@@ -196,12 +197,17 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
        scales.dtype() == DType::code ? format_name(scales.format())
                                      : std::string(dtype_name(scales.dtype())),
        "; expected ", name_of(scaling.scale.format));
+  check_view(codes.view(), kOp, "codes");
+  check_view(scales.view(), kOp, "scales");
   const bool two_levels = scaling.scale.format == ScaleFormat::e4m3_f32;
   need(two_levels == (tensor_scale.owner() != nullptr),
        two_levels ? "scales of e4m3 come with one f32 scale of the tensor, and there is none"
                   : "got a tensor scale, which only scales of e4m3 have");
   std::vector<NamedView> views{{&codes.view(), "codes"}, {&scales.view(), "scales"}};
-  if (two_levels) views.push_back({&tensor_scale.view(), "the tensor scale"});
+  if (two_levels) {
+    check_view(tensor_scale.view(), kOp, "the tensor scale");
+    views.push_back({&tensor_scale.view(), "the tensor scale"});
+  }
   (void)common_device(views, kOp);
   const auto lies = [&](ScaleOrder order) { return is_ordered(scales.view(), order); };
   const ScaleOrder order = lies(scaling.scale_order)     ? scaling.scale_order

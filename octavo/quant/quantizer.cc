@@ -175,6 +175,8 @@ void Float8CurrentScalingQuantizer::fill(const View& values, QuantizedTensor& ou
   if (!reduce_amax_) return octavo::quantize_into(values, out, options);
   // The callback runs on the host: on a device this synchronizes.
   const float shared = reduce_amax_(amax(values, options, amax_of(scaling_.scale)));
+  check(shared >= 0.0F, ErrorCode::invalid_argument, name(), "reduce_amax gave ", shared,
+        "; expected the largest of the magnitudes that the processes have");
   Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
   Scratch scratch(exec);
   float* there = scratch.number();

@@ -89,7 +89,7 @@ struct Float8CurrentScalingOptions {
   bool power_of_two = false;
   float min_amax = 0.0F;  // a smaller amax counts as this
   // If given, reduces this process's amax over all processes that share the tensor. It gets a host
-  // number, so the call synchronizes and cannot be captured.
+  // number, so the call synchronizes and cannot be captured. Less than zero and NaN are errors.
   std::function<float(float)> reduce_amax{};
 };
 class OCTAVO_API Float8CurrentScalingQuantizer final : public Quantizer {

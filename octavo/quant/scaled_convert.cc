@@ -64,6 +64,8 @@ View broadcast(const View& each, const Shape& shape, std::string_view op, std::s
   return all;
 }
 
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
 // A checked call: where it runs, and its factors.
 struct Call {
   Exec exec;
@@ -81,7 +83,7 @@ Call checked_call(const View& from, const View& to, const Factor* factor,
         "input and output overlap; give separate memory");
   Call call;
   std::vector<NamedView> views{{&from, "the input"}, {&to, "the output"}};
-  if (factor != nullptr && factor->each.data != nullptr) {
+  if (factor != nullptr && is_given(factor->each)) {
     const View& each = factor->each;
     check(each.dtype == DType::f32 || each.dtype == DType::f64, ErrorCode::wrong_type, op, what,
           " is of ", dtype_name(each.dtype), "; expected float32 or float64");

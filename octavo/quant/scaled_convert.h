@@ -19,7 +19,7 @@ namespace octavo {
 // do in IEEE 754.
 struct Factor {
   double value = 1.0;
-  View each{};  // if it has memory, instead of `value`
+  View each{};  // if it has memory or dimensions, instead of `value`
 };
 
 // Codes are those of the exact product, under this policy. Views do not overlap.

@@ -72,8 +72,14 @@ TEST(DynamicFactor, ByHand) {
   EXPECT_EQ(dynamic_factor(7, 448, kPower), 64);
   EXPECT_EQ(dynamic_factor(0x1p-1074, 57344, kPower), 0x1p1023);
   EXPECT_EQ(dynamic_factor(3, 448, kValue), static_cast<double>(448.0F / 3));
-  EXPECT_EQ(dynamic_factor(1e-45, 448, kValue),
-            static_cast<double>(std::numeric_limits<float>::max()));
+  // Beyond f32's exponents it is the f64, which brings the amax to the largest value all the same.
+  for (const double amax : {0x1p-149, 0x1.8p-140, 1e-300, 1e-45, 1e39, 1e300})
+    EXPECT_EQ(
+        dynamic_factor(amax, 448, kValue),
+        amax > 1 && amax < 1e40 ? static_cast<double>(static_cast<float>(448 / amax)) : 448 / amax)
+        << amax;
+  EXPECT_EQ(dynamic_factor(0x1p-1074, 448, kValue), std::numeric_limits<double>::max());
+  EXPECT_EQ(dynamic_factor(std::numeric_limits<double>::max(), 0x1p-60, kValue), 0x1p-1022);
   for (const double amax : {0.0, kNan, kInf}) {
     EXPECT_EQ(dynamic_factor(amax, 448, kPower), 1);
     EXPECT_EQ(dynamic_factor(amax, 448, kValue), 1);
@@ -108,6 +114,11 @@ TEST(EncodeScaled, BadFactors) {
   EXPECT_NE(error_of([&] {
               (void)encoded({1, 1}, {2}, wrong);
             }).find("does not broadcast to [2]"),
+            std::string::npos);
+  const Factor nowhere{.each = value_view(nullptr, DType::f32, {2})};
+  EXPECT_NE(error_of([&] {
+              (void)encoded({1, 1}, {2}, nowhere);
+            }).find("inv_scale has 2 elements but no memory"),
             std::string::npos);
   std::vector<std::uint16_t> half{0x3C00};
   const Factor narrow{.each = value_view(half.data(), DType::f16, {1})};

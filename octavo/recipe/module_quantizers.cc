@@ -71,15 +71,16 @@ void ModuleQuantizers::warn_unused_state(const Recipe& current) {
 }
 
 bool ModuleQuantizers::use(const Recipe& recipe,
-                           const std::function<void(const QuantizerSet&)>& fits, bool requested) {
+                           const std::function<void(const QuantizerSet&)>& fits, bool requested,
+                           void* stream) {
   const auto held = lock();
   if (forward_ && forward_->recipe() == recipe) {
     if (fits) fits(*forward_);
     return false;
   }
   // All that may throw comes before anything is replaced.
-  std::shared_ptr<QuantizerSet> forward = make(recipe, Direction::forward);
-  std::shared_ptr<QuantizerSet> backward = make(recipe, Direction::backward);
+  std::shared_ptr<QuantizerSet> forward = make(recipe, Direction::forward, stream);
+  std::shared_ptr<QuantizerSet> backward = make(recipe, Direction::backward, stream);
   if (fits) fits(*forward);
   if (forward_ && !requested)
     warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
@@ -94,8 +95,8 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::set(Direction direction) const {
   return direction == Direction::forward ? forward_ : backward_;
 }
 
-std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
-                                                     Direction direction) const {
+std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe, Direction direction,
+                                                     void* stream) const {
   const bool is_forward = direction == Direction::forward;
   if (!is_forward && options_.backward.empty()) return nullptr;
   return std::make_shared<QuantizerSet>(
@@ -105,7 +106,8 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
                           .name = options_.name,
                           .roles = is_forward ? options_.forward : options_.backward,
                           .make = options_.make,
-                          .seed = mixed(options_.seed, options_.name, direction)},
+                          .seed = mixed(options_.seed, options_.name, direction),
+                          .stream = stream},
       is_forward ? forward_.get() : backward_.get());
 }
 

@@ -74,9 +74,10 @@ class OCTAVO_API ModuleQuantizers {
   // last one, quantizers are made; a change is a warning first. State goes on only within a class
   // and format. Returns true if they are new: codes from older quantizers must not be reused.
   // `fits`, if given, checks the quantizers of forward first and may throw: then nothing has
-  // changed. A change that was `requested` is no news.
+  // changed. A change that was `requested` is no news. `stream`: that of the call, on which state
+  // is made.
   bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {},
-           bool requested = false);
+           bool requested = false, void* stream = nullptr);
 
   // Null before the first use, and where there are no roles. A forward saves those of its backward.
   // These do not take lock().
@@ -93,7 +94,8 @@ class OCTAVO_API ModuleQuantizers {
   void warn(const std::string& message);
 
  private:
-  [[nodiscard]] std::shared_ptr<QuantizerSet> make(const Recipe& recipe, Direction direction) const;
+  [[nodiscard]] std::shared_ptr<QuantizerSet> make(const Recipe& recipe, Direction direction,
+                                                   void* stream) const;
   [[nodiscard]] std::shared_ptr<QuantizerSet> set(Direction direction) const;
 
   ModuleQuantizersOptions options_;

@@ -2,42 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/philox.h"
-#include "octavo/exec/device_tensor.h"
 #include "octavo/exec/place_internal.h"
+#include "octavo/recipe/state_memory_internal.h"
 #include "octavo/scale/delayed_step.h"
 
 namespace octavo {
 namespace {
-
-// Element `at` of the first row.
-View element(const Tensor& tensor, std::size_t at) {
-  View view = tensor.view();
-  view.data = static_cast<float*>(view.data) + at;
-  view.shape = {1};
-  view.strides = {sizeof(float)};
-  return view;
-}
-
-void write(const Tensor& to, std::span<const float> numbers, void* stream) {
-  const Exec exec{.device = to.view().device, .stream = stream};
-  if (exec.device.kind == DeviceKind::cpu) {
-    std::memcpy(to.view().data, numbers.data(), numbers.size_bytes());
-  } else {
-    copy_and_wait(exec, to.view().data, numbers.data(), numbers.size_bytes());
-  }
-}
-
-std::vector<float> read(const View& from, void* stream) {
-  const Tensor host =
-      from.device.kind == DeviceKind::cpu ? Tensor::adopt(from, nullptr) : to_host(from, stream);
-  const std::span<float> numbers = host.span<float>();
-  return {numbers.begin(), numbers.end()};
-}
 
 // Rows of the newest amaxes of an old history, at the end of a new one; row 0 stays row 0.
 std::vector<float> refitted(std::span<const float> old, std::int64_t old_length,
@@ -50,15 +24,18 @@ std::vector<float> refitted(std::span<const float> old, std::int64_t old_length,
   return out;
 }
 
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
 // Numbers of a saved part. `wanted` is its shape; the length of a history may be another.
 std::vector<float> saved_numbers(const View& saved, const Shape& wanted, std::string_view part,
                                  void* stream) {
   const bool fits = saved.shape.rank() == wanted.rank() && saved.shape[0] >= 1 &&
-                    saved.shape[wanted.rank() - 1] == wanted[wanted.rank() - 1];
+                    saved.shape[wanted.rank() - 1] == wanted[wanted.rank() - 1] &&
+                    saved.data != nullptr;
   if (!fits || saved.dtype != DType::f32 || !is_dense(saved))
     fail(ErrorCode::unsupported, "QuantizerSet", "got a saved ", part, " of shape ",
          to_string(saved.shape), "; expected float32 of ", to_string(wanted));
-  return read(saved, stream);
+  return read_state(saved, stream);
 }
 
 Tensor checked(Tensor tensor, const Shape& shape) {
@@ -68,6 +45,14 @@ Tensor checked(Tensor tensor, const Shape& shape) {
         ErrorCode::invalid_argument, "QuantizerSet", "memory for state is not float32 of shape ",
         to_string(shape), ", dense and writable");
   return tensor;
+}
+
+// What functions of a recipe need. Found when a module meets the recipe: at the end of a step its
+// forwards and backwards would have run already.
+void check_on_host(Device device) {
+  check(device.kind == DeviceKind::cpu, ErrorCode::unsupported, "DelayedScaling",
+        "functions for amaxes and scales run on the host, and the state is on ", to_string(device),
+        "; use amax_compute_algo max or most_recent");
 }
 
 }  // namespace
@@ -91,39 +76,44 @@ QuantizerSet::QuantizerSet(const Recipe& recipe, const QuantizerSetOptions& opti
 
 void QuantizerSet::make_state(const QuantizerSetOptions& options, const QuantizerSet* before) {
   const auto slots = static_cast<std::int64_t>(roles_.size());
-  const std::int64_t length = recipe_.get<DelayedScaling>()->amax_history_len;
+  const auto* recipe = recipe_.get<DelayedScaling>();
+  const std::int64_t length = recipe->amax_history_len;
+  void* const stream = options.stream;
   const auto make = [&](const Shape& shape) {
     return checked(options.make ? options.make(value_view(nullptr, DType::f32, shape))
                                 : Tensor::values(shape, DType::f32),
                    shape);
   };
   history_ = make({length, slots});
+  if (recipe->amax_compute_function || recipe->scaling_factor_compute_algo)
+    check_on_host(history_.view().device);
   inv_scale_ = make({slots});
   scale_ = make({slots});
   last_ = make({slots});
-  if (recipe_.get<DelayedScaling>()->interval > 1) {
+  if (recipe->interval > 1) {
     calls_ = make({1});
-    write(calls_, std::vector<float>{0.0F}, nullptr);
+    write_state(calls_, std::vector<float>{0.0F}, stream);
   }
-  reset_delayed(views());
+  reset_delayed(views(), stream);
   const bool goes_on = before != nullptr && before->has_state() && before->roles_ == roles_ &&
                        before->recipe_.format_of(roles_[0]) == recipe_.format_of(roles_[0]);
   if (goes_on) {
     const auto held = before->held_state();
-    write(inv_scale_, read(before->inv_scale_.view(), nullptr), nullptr);
-    write(scale_, read(before->scale_.view(), nullptr), nullptr);
+    write_state(inv_scale_, read_state(before->inv_scale_.view(), stream), stream);
+    write_state(scale_, read_state(before->scale_.view(), stream), stream);
     const std::int64_t old_length = before->history_.shape()[0];
-    write(history_, refitted(read(before->history_.view(), nullptr), old_length, length, slots),
-          nullptr);
-    write(last_, read(before->last_.view(), nullptr), nullptr);
+    write_state(history_,
+                refitted(read_state(before->history_.view(), stream), old_length, length, slots),
+                stream);
+    write_state(last_, read_state(before->last_.view(), stream), stream);
     to_seed_ = before->to_seed_;
   } else {
     to_seed_.assign(roles_.size(), before != nullptr);
   }
   for (std::size_t slot = 0; slot < roles_.size(); ++slot)
     quantizers_.push_back(std::make_shared<Float8Quantizer>(
-        Float8Options{.inv_scale = element(inv_scale_, slot),
-                      .amax = element(history_, slot),
+        Float8Options{.inv_scale = state_element(inv_scale_, slot),
+                      .amax = state_element(history_, slot),
                       .format = recipe_.format_of(roles_[slot])}));
 }
 
@@ -164,26 +154,10 @@ DelayedRule QuantizerSet::rule() const {
           .interval = recipe->interval};
 }
 
-// By the usual rule, on the device of the state: what a step does, for one column.
-void QuantizerSet::seed(TensorRole role, const View& values, const QuantizeOptions& options) {
-  if (!has_state()) return;
+bool QuantizerSet::is_to_seed(TensorRole role) const {
+  if (!has_state()) return false;
   const auto held = held_state();
-  const std::size_t slot = slot_of(role);
-  if (!to_seed_[slot]) return;
-  Quantizer& quantizer = *quantizers_[slot];
-  quantizer.calibrate(values, options);
-  const auto of_slot = [&](const Tensor& tensor) { return element(tensor, slot); };
-  DelayedState column{.history = history_.view(),
-                      .inv_scale = of_slot(inv_scale_),
-                      .scale = of_slot(scale_),
-                      .calls = {},
-                      .last = of_slot(last_)};
-  column.history.data = static_cast<float*>(column.history.data) + slot;
-  column.history.shape[1] = 1;
-  DelayedRule now = rule();
-  now.interval = 1;
-  update_delayed(column, now, options.stream);
-  to_seed_[slot] = false;
+  return to_seed_[slot_of(role)];
 }
 
 bool QuantizerSet::has_seeds_to_come() const {
@@ -201,10 +175,9 @@ void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void
         recipe_.name(), " has none");
   const auto held = held_state();
   std::vector<float> history, factors, reciprocals;
-  if (amax_history.data != nullptr)
+  if (is_given(amax_history))
     history = saved_numbers(amax_history, history_.shape(), "amax_history", stream);
-  if (inv_scale.data != nullptr)
-    factors = saved_numbers(inv_scale, inv_scale_.shape(), "scale", stream);
+  if (is_given(inv_scale)) factors = saved_numbers(inv_scale, inv_scale_.shape(), "scale", stream);
   for (const float amax : history)
     check(!(amax < 0.0F), ErrorCode::unsupported, "QuantizerSet", "got a saved amax_history with ",
           amax, "; expected magnitudes");
@@ -215,7 +188,7 @@ void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void
     reciprocals.push_back(1.0F / factor);
   }
   std::vector<float> counted;
-  if (calls.data != nullptr && calls_.owner() != nullptr) {
+  if (is_given(calls) && calls_.owner() != nullptr) {
     counted = saved_numbers(calls, calls_.shape(), "calls", stream);
     check(counted[0] >= 0.0F && counted[0] <= static_cast<float>(kMaxInterval),
           ErrorCode::unsupported, "QuantizerSet", "got saved calls = ", counted[0],
@@ -225,14 +198,14 @@ void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void
     std::vector<float> fitted =
         refitted(history, amax_history.shape[0], history_.shape()[0], history_.shape()[1]);
     const auto slots = static_cast<std::ptrdiff_t>(size());
-    write(last_, {history.end() - slots, history.end()}, stream);
-    write(history_, fitted, stream);
+    write_state(last_, {history.end() - slots, history.end()}, stream);
+    write_state(history_, fitted, stream);
   }
-  if (!counted.empty()) write(calls_, counted, stream);
+  if (!counted.empty()) write_state(calls_, counted, stream);
   to_seed_.assign(size(), false);
   if (factors.empty()) return;
-  write(inv_scale_, factors, stream);
-  write(scale_, reciprocals, stream);
+  write_state(inv_scale_, factors, stream);
+  write_state(scale_, reciprocals, stream);
 }
 
 std::vector<float> QuantizerSet::amaxes(void* stream) const {
@@ -241,14 +214,14 @@ std::vector<float> QuantizerSet::amaxes(void* stream) const {
   View row = history_.view();
   row.shape = {row.shape[1]};
   row.strides = {sizeof(float)};
-  return read(row, stream);
+  return read_state(row, stream);
 }
 
 void QuantizerSet::set_amaxes(std::span<const float> amaxes, void* stream) {
   check(amaxes.size() == (has_state() ? size() : 0), ErrorCode::invalid_argument, "QuantizerSet",
         "got ", amaxes.size(), " amaxes for ", size(), " slots");
   const auto held = held_state();
-  if (has_state()) write(history_, amaxes, stream);
+  if (has_state()) write_state(history_, amaxes, stream);
 }
 
 void QuantizerSet::update(void* stream, bool due) {
@@ -268,9 +241,6 @@ void QuantizerSet::update(void* stream, bool due) {
 // through it once more as histories of one row.
 void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule,
                                        bool due) {
-  check(history_.view().device.kind == DeviceKind::cpu, ErrorCode::unsupported, "DelayedScaling",
-        "functions for amaxes and scales run on the host, and the state is on ",
-        to_string(history_.view().device), "; use amax_compute_algo max or most_recent");
   const auto slots = static_cast<std::int64_t>(size());
   const std::int64_t length = history_.shape()[0];
   if (!due && calls_.owner() != nullptr) {
@@ -327,30 +297,6 @@ void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const Delay
     if (next[slot] == inv_scale[slot]) continue;
     inv_scale[slot] = next[slot];
     scale_.span<float>()[slot] = 1.0F / next[slot];
-  }
-}
-
-ScalesOfForward::ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* stream)
-    : set_(set), stream_(stream) {
-  if (kept == nullptr || !set.has_state()) return;
-  held_ = set.held_state();
-  std::vector<float> own = read(set.inv_scale().view(), stream);
-  if (kept->inv_scale.empty()) {
-    kept->inv_scale = std::move(own);
-    if (set.has_seeds_to_come()) seeded_ = kept;
-    return;
-  }
-  check(kept->inv_scale.size() == own.size(), ErrorCode::invalid_argument, "QuantizerSet", "got ",
-        kept->inv_scale.size(), " scales of an earlier forward for ", own.size(), " slots");
-  write(set.inv_scale(), kept->inv_scale, stream);
-  own_ = std::move(own);
-}
-
-ScalesOfForward::~ScalesOfForward() {
-  try {
-    if (!own_.empty()) write(set_.inv_scale(), own_, stream_);
-    if (seeded_ != nullptr) seeded_->inv_scale = read(set_.inv_scale().view(), stream_);
-  } catch (...) {  // a failing device was reported by the call itself
   }
 }
 

@@ -32,6 +32,7 @@ struct QuantizerSetOptions {
   std::span<const TensorRole> roles{};              // one slot for each, in this order
   MakeTensor make{};  // memory for state: f32, dense; without one, the CPU's
   std::uint64_t seed = 0;
+  void* stream = nullptr;  // on which state is initialised, and that of `before` read
 };
 
 class OCTAVO_API QuantizerSet {
@@ -76,6 +77,16 @@ class OCTAVO_API QuantizerSet {
   // role that has a scale. On a GPU nothing waits.
   void seed(TensorRole role, const View& values, const QuantizeOptions& options = {});
   [[nodiscard]] bool has_seeds_to_come() const;
+  [[nodiscard]] bool is_to_seed(TensorRole role) const;
+  // For such a role in inference, which changes no state: the scale that seed would make of these
+  // values, into the first of two f32 in `into`, on their device. The second one is scratch.
+  void fit_scale(TensorRole role, const View& values, const Tensor& into,
+                 const QuantizeOptions& options = {}) const;
+  // The scale there is now, into one f32 in `into`.
+  void copy_scale(TensorRole role, const Tensor& into, void* stream = nullptr) const;
+  // The quantizer of a role by another scale, the first f32 of `inv_scale`. It records amaxes as
+  // that of the set does.
+  [[nodiscard]] Float8Quantizer with_scale(TensorRole role, const Tensor& inv_scale) const;
 
   // This step's amaxes, row 0 of the history, on the host.
   [[nodiscard]] std::vector<float> amaxes(void* stream = nullptr) const;
@@ -135,7 +146,7 @@ struct StepEntry {
   void* stream = nullptr;
 };
 // All amaxes of a group are reduced in one call, then every set is updated. Where a reducer throws,
-// nothing is changed.
+// or gives a negative number or NaN, which quantizers never record, nothing is changed.
 OCTAVO_API void end_step(std::span<const StepEntry> entries);
 // The step failed: its amaxes are discarded.
 OCTAVO_API void forget_step(std::span<const StepEntry> entries);

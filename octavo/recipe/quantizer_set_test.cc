@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 
 namespace octavo {
 namespace {
+
+using error_testing::expect_refused;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 const std::vector<TensorRole> kRoles{TensorRole::input, TensorRole::weight};
@@ -226,6 +229,31 @@ TEST(QuantizerSet, AReducerThatThrowsChangesNothing) {
   EXPECT_EQ(list_of(a->inv_scale()), (std::vector<float>{1, 1}));
   forget_step(std::vector<StepEntry>{{a, broken}});
   EXPECT_EQ(a->amaxes(), (std::vector<float>{0, 0}));
+}
+
+// A negative amax would make a negative scale, and NaN would stay in the history.
+TEST(QuantizerSet, AReducerThatGivesNoMagnitudesChangesNothing) {
+  for (const float wrong : {-1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    const auto broken =
+        std::make_shared<const Reducer>([&](std::span<float> numbers) { numbers[1] = wrong; });
+    const auto first = make_set(DelayedScaling{.amax_history_len = 2}),
+               a = make_set(DelayedScaling{.amax_history_len = 2});
+    const auto good = std::make_shared<const Reducer>([](std::span<float>) {});
+    for (const auto& set : {first, a}) set->set_amaxes(std::vector<float>{28, 7});
+    expect_refused(ErrorCode::invalid_argument, "the amax group gave", [&] {
+      end_step(std::vector<StepEntry>{{first, good}, {a, broken}});
+    });
+    for (const auto& set : {first, a}) {
+      EXPECT_EQ(set->amaxes(), (std::vector<float>{28, 7}));
+      EXPECT_EQ(list_of(set->inv_scale()), (std::vector<float>{1, 1}));
+    }
+  }
+  const auto infinite =
+      std::make_shared<const Reducer>([](std::span<float> numbers) { numbers[0] = kInf; });
+  const auto a = make_set(DelayedScaling{.amax_history_len = 2});
+  a->set_amaxes(std::vector<float>{28, 7});
+  end_step(std::vector<StepEntry>{{a, infinite}});  // which keeps its scale
+  EXPECT_EQ(list_of(a->inv_scale()), (std::vector<float>{1, 64}));
 }
 
 TEST(QuantizerSet, StateLiesInMemoryOfTheCaller) {

@@ -1,6 +1,7 @@
 // The end of a step, for all sets that ran in it.
 #include <utility>
 
+#include "octavo/base/error.h"
 #include "octavo/recipe/quantizer_set.h"
 
 namespace octavo {
@@ -9,6 +10,13 @@ namespace {
 bool is_reduced(const StepEntry& entry) {
   const auto* recipe = entry.set->recipe().get<DelayedScaling>();
   return recipe != nullptr && recipe->reduce_amax && entry.amax_group != nullptr;
+}
+
+// A negative amax would be a negative scale later; NaN would stay in the history unseen.
+void check_reduced(std::span<const float> amaxes) {
+  for (const float amax : amaxes)
+    check(amax >= 0.0F, ErrorCode::invalid_argument, "autocast", "the amax group gave ", amax,
+          "; expected the largest of the magnitudes that its processes had");
 }
 
 }  // namespace
@@ -31,7 +39,10 @@ void end_step(std::span<const StepEntry> entries) {
     const std::vector<float> amaxes = entry.set->amaxes(entry.stream);
     group->amaxes.insert(group->amaxes.end(), amaxes.begin(), amaxes.end());
   }
-  for (Group& group : groups) (*group.reduce)(group.amaxes);
+  for (Group& group : groups) {
+    (*group.reduce)(group.amaxes);
+    check_reduced(group.amaxes);
+  }
   for (const Group& group : groups) {
     std::span<const float> rest = group.amaxes;
     for (const StepEntry* entry : group.members) {

@@ -5,8 +5,12 @@
 #include <cmath>
 #include <vector>
 
+#include "octavo/base/error_testing_internal.h"
+
 namespace octavo {
 namespace {
+
+using error_testing::expect_refused;
 
 Format chosen(std::vector<float>& values, const Scaling& scaling) {
   const View view =
@@ -43,6 +47,15 @@ TEST(ChooseFormat, TheRestOfTheScalingStays) {
   Scaling wanted = scaling;
   wanted.format = e4m3fn;
   EXPECT_EQ(choose_format(view, scaling), wanted);
+}
+
+TEST(ChooseFormat, SaysThatWeightedErrorsNeedWeights) {
+  std::vector<float> values(64, 1.0F);
+  Scaling scaling = preset("mxfp8");
+  scaling.policy = AmaxPolicy::wmse;
+  expect_refused(ErrorCode::invalid_argument, "choose with policy mse", [&] {
+    (void)choose_format(value_view(values.data(), DType::f32, {2, 32}), scaling);
+  });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace octavo {
 
 enum class DynamicRule : std::uint8_t {
   power_of_two,  // the largest with which the amax is still within the range: scales exactly
-  value,         // largest value / amax as an f32: uses all of the range
+  value,         // largest value / amax: uses all of the range. An f32 where it is in f32's range
 };
 
 // One for an amax of zero, Inf or NaN. `largest` is the format's, positive and finite.
@@ -19,8 +19,11 @@ OCTAVO_HD inline double dynamic_factor(double amax, double largest, DynamicRule 
   const auto bits = __builtin_bit_cast(std::uint64_t, amax);
   if (!(amax > 0.0) || bits >= kInf) return 1.0;
   if (rule == DynamicRule::value) {
-    const auto quotient = static_cast<float>(largest / amax);
-    constexpr float kMost = 3.4028234663852886e38F, kLeast = 1.1754943508222875e-38F;
+    // Amaxes of f64, and the smallest of f32, ask for exponents that f32 does not have: a limit
+    // would saturate or flush the whole tensor.
+    const double quotient = largest / amax;
+    if (quotient >= 0x1p-126 && quotient <= 0x1.FFFFFEp127) return static_cast<float>(quotient);
+    constexpr double kMost = 0x1.FFFFFFFFFFFFFp1023, kLeast = 0x1p-1022;
     return quotient > kMost ? kMost : quotient < kLeast ? kLeast : quotient;
   }
   // amax * 2^k <= largest < amax * 2^(k + 1), by exponents and mantissas: a quotient would round.

@@ -12,11 +12,14 @@
 namespace octavo {
 
 // The 0-based rank, in ascending order of n magnitudes, that percentile p in (0, 100] stands for:
-// nearest rank, so p = 100 is the largest.
+// nearest rank, ceil(p n / 100) counted from one, so p = 100 is the largest. p is the decimal that
+// it was written as: 55 % of 100 values are 55, and 99.9 % of 41000 are 40959, though the doubles
+// say a little more. Of at most half an ulp each in p, in the product and in the quotient a result
+// is less than 2^-51 of itself above the exact one: so much is no part of another value.
 OCTAVO_HD constexpr std::int64_t percentile_rank(std::int64_t n, double p) {
-  const double exact = p / 100.0 * static_cast<double>(n);
+  const double exact = p * static_cast<double>(n) / 100.0;
   auto rank = static_cast<std::int64_t>(exact);
-  if (static_cast<double>(rank) < exact) ++rank;  // ceil
+  if (exact - static_cast<double>(rank) > exact * 0x1p-51) ++rank;  // ceil
   return rank < 1 ? 0 : rank > n ? n - 1 : rank - 1;
 }
 

@@ -164,6 +164,24 @@ TEST(FitError, IsInUnitsOfTheScaleSquared) {
   EXPECT_FALSE(fit_error(AmaxPolicy::mse, 1.0, std::numeric_limits<float>::quiet_NaN()) < HUGE_VAL);
 }
 
+// p / 100 n is 55.00000000000001 for 55 % of 100, whose ceiling is the 56th value.
+TEST(Percentile, IsTheCeilingOfTheDecimalThatWasWritten) {
+  EXPECT_EQ(percentile_rank(100, 55.0), 54);
+  EXPECT_EQ(percentile_rank(100, 7.0), 6);
+  EXPECT_EQ(percentile_rank(1000, 99.9), 998);
+  EXPECT_EQ(percentile_rank(41000, 99.9), 40958);  // 99.9 * 41000 / 100 is above 40959 as a double
+  EXPECT_EQ(percentile_rank(41001, 99.9), 40959);
+  EXPECT_EQ(percentile_rank(1, 1e-300), 0);
+  EXPECT_EQ(percentile_rank(100, 0.001), 0);
+  EXPECT_EQ(percentile_rank(100, 100.0), 99);
+  // Every tenth of a per cent, in integers.
+  for (std::int64_t tenths = 1; tenths <= 1000; ++tenths) {
+    const double p = static_cast<double>(tenths) / 10.0;  // the double nearest to the decimal
+    for (std::int64_t n = 1; n <= 3000; ++n)
+      ASSERT_EQ(percentile_rank(n, p), (tenths * n + 999) / 1000 - 1) << p << " % of " << n;
+  }
+}
+
 TEST(Percentile, DigitsOfARankAreFoundFromTheTop) {
   const std::vector<float> values{0.5F, 3.0F, 0.0F, 3.0F, 1e-40F, 7.0F, 1e30F};
   const std::vector<float> sorted{0.0F, 1e-40F, 0.5F, 3.0F, 3.0F, 7.0F, 1e30F};

@@ -45,6 +45,14 @@ def real(value: Any, name: str, op: str) -> float:
     raise wrong_type(op, name, value, "a number")
 
 
+def returned_number(value: Any, name: str, op: str) -> float:
+    """What a function of the caller's returned: a number, or an array of one."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"[{op}] {name} returned {shown(value)}; expected a number") from None
+
+
 def text_or_none(value: Any, name: str, op: str) -> str | None:
     if value is None or isinstance(value, str):
         return value

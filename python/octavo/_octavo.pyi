@@ -704,8 +704,10 @@ class ModuleQuantizers:
         attends: with slots for the tensors of attention. allocate(bytes), if given, makes memory for state and returns (address, owner).
         """
 
-    def use(self, recipe: Recipe) -> bool:
-        """Quantizers for a recipe; True where they are new."""
+    def use(self, recipe: Recipe, stream: int = 0) -> bool:
+        """
+        Quantizers for a recipe; True where they are new. stream: on which state is made.
+        """
 
     def at(self, key: str) -> QuantizerSet | None:
         """By scaling_fwd or scaling_bwd; None before the first recipe."""

@@ -79,6 +79,7 @@ def error(
     nothing about saturation, scales and bits.
     """
     op = "error"
+    threads = integer(threads, "threads", MOST_THREADS, op)
     source = _on_cpu(x, op)
     if not isinstance(q, QuantizedTensor):
         asked = {"rows": rows, "tiles": tiles, "histograms": histograms, "columnwise": columnwise}
@@ -96,7 +97,7 @@ def error(
         tiles=bool(tiles),
         histograms=bool(histograms),
         columnwise=bool(columnwise),
-        threads=integer(threads, "threads", MOST_THREADS, op),
+        threads=threads,
     )
 
 
@@ -161,5 +162,8 @@ def _on_cpu(x: Any, op: str) -> Array:
 
 
 def _host(x: Any) -> Any:
-    cuda = loaded_torch() is not None and getattr(x, "is_cuda", False)
-    return x.detach().cpu() if cuda else x
+    """What can be measured: on the CPU, and without a graph, which a number does not belong to."""
+    torch = loaded_torch()
+    if torch is None or not isinstance(x, torch.Tensor) or not (x.is_cuda or x.requires_grad):
+        return x
+    return x.detach().cpu()

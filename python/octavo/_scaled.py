@@ -74,8 +74,9 @@ def encode_scaled(
         to x's shape, on x's device: [rows, 1] has one for each row. Arrays on a CUDA device are not
         checked. Or how to make one from the largest finite |x|: "power_of_two", the largest with
         which that still fits the range, which scales exactly, or "value", largest value / that as a
-        float32, which uses all of the range. Then it is returned beside the codes: a float, or on
-        CUDA a float64 scalar there, so that nothing waits.
+        float32 (where none is that large or small, a float64), which uses all of the range. Then it
+        is returned beside the codes: a float, or on CUDA a float64 scalar there, so that nothing
+        waits.
     counts: also return Counts(saturated, flushed, nan), as encode does.
 
     The other arguments are encode's; x and out do not overlap.

@@ -92,8 +92,8 @@ def round_to_fp8_represented_as_int8(
         calls it inv_scale. A number, or an array of float32 or float64 that broadcasts: [rows, 1]
         has one for each row. Products are exact, and rounded once. "auto": the largest power of two
         with which the largest finite |t| still fits the range, so that it scales without rounding.
-        "auto_value": the quotient of the two, as a float32. Either is returned beside the codes: a
-        float, or on CUDA a float64 scalar there.
+        "auto_value": the quotient of the two, as a float32; where none is that large or small, as a
+        float64. Either is returned beside the codes: a float, or on CUDA a float64 scalar there.
     stochastic: round up or down at random, so that the mean of many roundings is the value. The
         same seed gives the same codes. Otherwise to nearest even.
     overflow: as for octavo.encode. By default values beyond the range become the largest one, and

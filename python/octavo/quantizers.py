@@ -8,12 +8,13 @@ scale of its tile NaN, as Inf does there. In FP8 Inf saturates.
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from octavo import _octavo
-from octavo._arguments import flags, function_or_none, real
+from octavo._arguments import flags, function_or_none, real, returned_number
 from octavo._arrays import Array, describe, describe_out
 from octavo._delayed import reset_delayed, update_delayed
 from octavo._dtypes import as_format
@@ -23,7 +24,7 @@ from octavo._quantize import check_family, new_quantized, value_kind
 from octavo._quantized import QuantizedTensor
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from octavo._typing import RunOptions
 
@@ -126,6 +127,19 @@ class Quantizer:
     def _wrote(self) -> None:
         """After values were quantized: arrays of the caller's that changed."""
 
+    def __copy__(self) -> Self:
+        """Configured the same way and from then on by itself; arrays of the caller's are shared."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        Quantizer.__init__(made, self._handle.copy())
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """With arrays of its own, too."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        return made
+
     def __repr__(self) -> str:
         return f"<octavo.quantizers.{type(self).__name__}: {self.scaling}>"
 
@@ -160,6 +174,20 @@ class Float8Quantizer(Quantizer):
         )
         super().__init__(made)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        scaling = self.scaling
+        Float8Quantizer.__init__(
+            made,
+            copy.deepcopy(self.inv_scale, memo),
+            copy.deepcopy(self.amax, memo),
+            format=scaling.format,
+            rowwise=scaling.rowwise,
+            columnwise=scaling.columnwise,
+        )
+        return made
+
     @property
     def inv_scale(self) -> Any:
         """The caller's array."""
@@ -190,7 +218,7 @@ class Float8CurrentScalingQuantizer(Quantizer):
     ) -> None:
         op = type(self).__name__
         flags(op, rowwise=rowwise, columnwise=columnwise, power_of_two=power_of_two)
-        function_or_none(reduce_amax, "reduce_amax", op)
+        own = function_or_none(reduce_amax, "reduce_amax", op)
         super().__init__(
             _octavo.Float8CurrentScalingQuantizer(
                 as_format(format, op),
@@ -198,7 +226,7 @@ class Float8CurrentScalingQuantizer(Quantizer):
                 columnwise,
                 power_of_two,
                 real(min_amax, "min_amax", op),
-                reduce_amax,
+                None if own is None else lambda amax: returned_number(own(amax), "reduce_amax", op),
             )
         )
 

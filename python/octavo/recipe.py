@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from octavo import _octavo
-from octavo._arguments import flag, function_or_none, real, whole, wrong_type
+from octavo._arguments import (
+    flag,
+    function_or_none,
+    real,
+    returned_number,
+    whole,
+    wrong_type,
+)
 from octavo._last_made import LastMade
 from octavo._recipe_fields import Format, MMParams, QParams, QuantizerRole, check_accumulator
 from octavo.quantizers import Quantizer
@@ -263,12 +270,15 @@ class DelayedScaling(Recipe):
         fields["amax_compute_function"] = None
         if callable(amax):
             fields["amax_compute_algo"] = "max"
-            fields["amax_compute_function"] = lambda window: float(amax(_window(window)))
+            fields["amax_compute_function"] = lambda window: returned_number(
+                amax(_window(window)), "amax_compute_algo", "DelayedScaling"
+            )
         if scale is not None:
             # A copy, which does not know what is made here: nothing refers to itself.
             plain = copy.copy(self)
-            fields["scaling_factor_compute_algo"] = lambda found, old, largest: float(
-                scale(_number(found), _number(old), largest, plain)
+            name = "scaling_factor_compute_algo"
+            fields[name] = lambda found, old, largest: returned_number(
+                scale(_number(found), _number(old), largest, plain), name, "DelayedScaling"
             )
         return fields
 

@@ -62,7 +62,11 @@ std::optional<CountTuple> encode_view(const View& source, const View& target, co
 using GivenFactor = std::variant<double, View>;
 Factor factor_of(const GivenFactor& given) {
   if (const auto* number = std::get_if<double>(&given)) return {.value = *number};
-  return {.each = std::get<View>(given)};
+  const View& each = std::get<View>(given);
+  // To the library a scalar without memory is none.
+  check(each.data != nullptr || each.shape.rank() > 0, ErrorCode::invalid_argument, "factor",
+        "got one number without memory (null data)");
+  return {.each = each};
 }
 
 std::optional<CountTuple> encode_scaled_view(const View& source, const View& target,

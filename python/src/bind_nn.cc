@@ -165,11 +165,12 @@ void bind_sets(nb::module_& module) {
            "memory for state and returns (address, owner).")
       .def(
           "use",
-          [](ModuleQuantizers& self, const Recipe& recipe) {
+          [](ModuleQuantizers& self, const Recipe& recipe, std::uintptr_t stream) {
             const nb::gil_scoped_release released;  // it may wait for the module's lock
-            return self.use(recipe);
+            return self.use(recipe, {}, false, stream_of(stream));
           },
-          nb::arg("recipe"), "Quantizers for a recipe; True where they are new.")
+          nb::arg("recipe"), nb::arg("stream") = 0,
+          "Quantizers for a recipe; True where they are new. stream: on which state is made.")
       .def(
           "at",
           [](const ModuleQuantizers& self, std::string_view key) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bind.h"
+#include "nn_run.h"
 #include "octavo/base/error.h"
 #include "octavo/quant/fp8_quantize.h"
 #include "octavo/quant/quantize.h"
@@ -61,17 +62,11 @@ Found requantize_tensor_into(const QuantizedTensor& from, QuantizedTensor& out, 
 
 // `allocate`, if given, makes so many bytes of memory and returns their address and their owner.
 QuantizedTensor empty_quantized(const Sizes& shape, const std::string& source,
-                                const Scaling& scaling, nb::handle allocate, int cuda) {
+                                const Scaling& scaling, nb::object allocate, int cuda) {
   const Shape sizes = checked_shape(shape);
   if (allocate.is_none())
     return make_quantized(sizes, parse_dtype(source), scaling, device_of(cuda));
-  return make_quantized(sizes, parse_dtype(source), scaling, [&](View like) {
-    const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
-    const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
-    like.data = reinterpret_cast<void*>(address);
-    like.device = device_of(cuda);
-    return Tensor::adopt(like, kept_alive(owner));
-  });
+  return make_quantized(sizes, parse_dtype(source), scaling, maker(std::move(allocate), cuda));
 }
 
 QuantizedTensor with_usage(const QuantizedTensor& self, bool rowwise, bool columnwise) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "octavo/base/error.h"
+
 namespace octavo::python {
 namespace {
 
@@ -27,6 +29,9 @@ MakeTensor maker(nb::object allocate, int cuda) {
     const nb::gil_scoped_acquire held;
     const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
     const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
+    // As torch's FakeTensorMode has it, which allocates nothing.
+    check(address != 0 || bytes == 0, ErrorCode::unsupported, "allocate", "got no memory for ",
+          bytes, " bytes; call octavo where its arrays are in memory");
     like.data = reinterpret_cast<void*>(address);
     like.device = device_of(cuda);
     return Tensor::adopt(like, kept_alive(owner));

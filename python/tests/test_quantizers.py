@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import weakref
@@ -77,6 +78,43 @@ def test_shared_amax():
 
     with pytest.raises(KeyError, match="nobody answers"):
         quantizers.Float8CurrentScalingQuantizer(reduce_amax=broken)(x)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("name", STATELESS)
+def test_a_copy_is_set_by_itself(name, copied):
+    kind, arguments, _, _ = STATELESS[name]
+    one = kind(**arguments)
+    other = copied(one)
+    other.set_usage(columnwise=False)
+    assert type(other) is kind and one.scaling.columnwise and not other.scaling.columnwise
+    assert parts(other(values(256, 256)))[:3] == parts(one(values(256, 256)))[:3]
+
+
+def test_state_of_a_copy():
+    inv_scale, amax = np.float32([2.0]), np.zeros(1, np.float32)
+    one = quantizers.Float8Quantizer(inv_scale, amax)
+    shared, own = copy.copy(one), copy.deepcopy(one)
+    shared.set_usage(columnwise=False)
+    assert one.scaling.columnwise
+    shared(np.float32([[3.0]]))
+    assert amax[0] == 3.0 and shared.amax is amax
+    own(np.float32([[5.0]]))
+    assert amax[0] == 3.0 and own.amax[0] == 5.0 and own.inv_scale[0] == 2.0
+
+
+@pytest.mark.parametrize("result", [None, "much", [1.0]])
+def test_a_reduction_gives_a_number(result):
+    quantizer = quantizers.Float8CurrentScalingQuantizer(reduce_amax=lambda amax: result)
+    with pytest.raises(TypeError, match="reduce_amax returned .*; expected a number"):
+        quantizer(values(4, 4))
+
+
+@pytest.mark.parametrize("result", [-1.0, float("nan")])
+def test_a_reduction_gives_a_magnitude(result):
+    quantizer = quantizers.Float8CurrentScalingQuantizer(reduce_amax=lambda amax: result)
+    with pytest.raises(ValueError, match="reduce_amax gave"):
+        quantizer(values(4, 4))
 
 
 def test_seeds():

@@ -173,13 +173,41 @@ def test_weights_of_columns():
         ov.quantize(x, weighted, column_weights=np.where(np.arange(512) == 3, np.nan, weights))
 
 
-@pytest.mark.parametrize("given", [np.float64, np.int32, np.float16, list])
+@pytest.mark.parametrize("given", [np.float64, np.int32, np.float16, np.complex64, bool, list])
 def test_weights_of_columns_are_float32(given):
     """Four bytes of an int32 are no float32, and a list becomes an array that nobody holds."""
     weighted = ov.preset("nvfp4").replace(policy="wmse")
     weights = [1.0] * 64 if given is list else np.ones(64, given)
     with pytest.raises(TypeError, match="expected float32"):
         ov.quantize(np.ones((4, 64), np.float32), weighted, column_weights=weights)
+
+
+class Made:
+    """Something that makes an array when it is asked for one, and does not keep it."""
+
+    def __array__(self, dtype=None, copy=None):
+        return (np.arange(512) % 7).astype(np.float32)
+
+
+def test_weights_of_columns_live_through_the_call(torch):
+    x, weighted = values("normal", (256, 512), 6), ov.preset("nvfp4").replace(policy="wmse")
+    weights = (np.arange(512) % 7).astype(np.float32)
+    want = ov.quantize(x, weighted, column_weights=weights).codes
+    for _ in range(20):
+        made = ov.quantize(x, weighted, column_weights=Made())
+        assert (made.codes == want).all()
+    # Negated where torch reads it, in new memory.
+    negated = torch.complex(torch.zeros(512), -torch.from_numpy(weights)).conj().imag
+    assert negated.is_neg()
+    made = ov.quantize(torch.from_numpy(x), weighted, column_weights=negated)
+    assert (made.codes.view(torch.uint8).numpy() == want.view(np.uint8)).all()
+
+
+def test_weights_of_columns_have_their_shape():
+    x, weighted = np.ones((4, 64), np.float32), ov.preset("nvfp4").replace(policy="wmse")
+    for weights in (np.ones((2, 64), np.float32), np.ones(128, np.float32)[::2]):
+        with pytest.raises(ValueError, match="contiguous vector of float32"):
+            ov.quantize(x, weighted, column_weights=weights)
 
 
 EDGES = {
@@ -212,8 +240,9 @@ def test_edges(edge, preset, policy, monkeypatch):
     assert q.scales.tobytes() == wanted.scales.tobytes()
 
 
-@pytest.mark.parametrize("percent", [1, 50, 90, 99, 99.9, 100])
-@pytest.mark.parametrize("cols", [1, 7, 16, 32, 128, 300])
+# 55 % of 100 values are 55, and not the 56 that p / 100 * n is just above.
+@pytest.mark.parametrize("percent", [1, 7, 50, 55, 90, 99, 99.9, 100])
+@pytest.mark.parametrize("cols", [1, 7, 16, 32, 100, 128, 300])
 def test_percentile_is_the_nearest_rank(cols, percent):
     x = values("heavy", (9, 640), 5)
     scaling = ov.Scaling(tile=(1, cols), scale="f32", policy=f"percentile:{percent}")
@@ -221,7 +250,7 @@ def test_percentile_is_the_nearest_rank(cols, percent):
     for tile in range(got.shape[1]):
         part = np.sort(np.abs(x[:, tile * cols : (tile + 1) * cols]), axis=1)
         n = part.shape[1]
-        rank = max(1, -(-int(percent * 10) * n // 1000))  # the ceiling, in integers
+        rank = max(1, -(-round(percent * 10) * n // 1000))  # the ceiling, in integers
         ranked = np.where(part[:, rank - 1] > 0, part[:, rank - 1], part[:, -1])
         assert (got[:, tile] == (ranked / np.float32(448)).astype(np.float32)).all()
 

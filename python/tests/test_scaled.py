@@ -133,6 +133,19 @@ class TestDynamic:
         # The largest value has the largest code: half a unit of a float32 factor away.
         assert abs(top - amax) <= 2.0**-24 * amax
 
+    @pytest.mark.parametrize("amax", [2.0**-149, 2.0**-130, 1e-300, 1e300, 2.0**1023])
+    @pytest.mark.parametrize("rule", ["power_of_two", "value"])
+    def test_amaxes_that_ask_for_factors_beyond_float32(self, rule, amax):
+        """A factor at the end of float32 would flush or saturate all of them."""
+        x = amax * np.array([1.0, -0.5, 0.25])
+        x = x.astype(np.float32) if 2.0**-149 <= amax < 1 and np.float32(amax) == amax else x
+        wide = x.astype(np.float64)
+        codes, factor, counts = ov.encode_scaled(x, "e4m3fn", rule, counts=True)
+        assert counts.saturated == counts.flushed == 0
+        back = ov.decode_scaled(codes, "float64", inv_scale=factor)
+        # Halves of the largest are as exact as it is: three bits and the sticky half of another.
+        assert (np.abs(back - wide) <= 2.0**-4 * np.abs(wide)).all()
+
     def test_special_values_do_not_count(self):
         codes, factor = ov.encode_scaled(np.float32([math.inf, math.nan, -7]), "e5m2", "value")
         assert factor == 57344 / 7 and codes.view(np.uint8).tolist()[2] == 0xFB

@@ -78,6 +78,34 @@ def test_sweeps_that_cannot_be(x, options, more, why):
         ov.sweep(x, options, **more)
 
 
+def test_errors_by_weights_need_weights(x):
+    seen = ov.sweep(x, {"scale_policy": ["mse", "wmse"]}, recipe="nvfp4")
+    assert "why_not" not in seen.points[0] or not seen.points[0]["why_not"]
+    assert "an array does not say them" in seen.points[1]["why_not"]
+    with pytest.raises(ValueError, match="choose with policy mse"):
+        ov.choose_format(x, ov.preset("fp8").replace(policy="wmse"))
+
+
+def test_threads_of_two_arrays(x):
+    for threads in (-5, 1025):
+        with pytest.raises(ValueError, match=f"got threads = {threads}; expected 0 to 1024"):
+            ov.error(x, x, threads=threads)
+    with pytest.raises(TypeError, match="threads"):
+        ov.error(x, x, threads="all")
+
+
+def test_what_has_a_graph_is_measured(x, torch):
+    """A measure is a number: it has no gradient to lose."""
+    values = torch.from_numpy(x).requires_grad_()
+    q = ov.quantize(values.detach(), "mxfp8")
+    assert ov.error(values, q) == ov.error(values.detach(), q)
+    assert ov.error(values, values * 2)["relative_l2"] == 1.0
+    assert ov.sweep(values, {"recipe": ["mxfp8"]}).points[0]["bits_per_value"] == 8.25
+    assert ov.choose_format(values, "fp8").format.name in ("e4m3fn", "e5m2")
+    with pytest.raises(RuntimeError, match="requires grad"):
+        ov.quantize(values, "mxfp8")
+
+
 def test_choose_format(x):
     assert ov.choose_format(x, "fp8:e5m2") == ov.preset("fp8")
     spread = np.ldexp(np.float32(1.75), -(np.arange(256) % 29)).reshape(1, 256).astype(np.float32)

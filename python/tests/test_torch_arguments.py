@@ -189,6 +189,25 @@ def test_make_empty_refuses_what_cannot_be():
         quantizer.make_empty((32, 32), device="meta")
 
 
+@pytest.mark.parametrize("shape", [4, None, "44", 2.5])
+def test_make_empty_says_what_a_shape_is(shape):
+    with pytest.raises(TypeError, match=r"got shape = .*; expected the sizes of a tensor"):
+        te.MXFP8Quantizer(te.DType.kFloat8E4M3).make_empty(shape)
+    with pytest.raises(TypeError, match=r"got a size = 2\.5; expected an integer"):
+        te.MXFP8Quantizer(te.DType.kFloat8E4M3).make_empty((4, 2.5))
+
+
+def test_the_device_of_a_quantizer_is_that_of_its_tensors(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    quantizer = te.Float8CurrentScalingQuantizer(te.DType.kFloat8E4M3, device="cuda:1")
+    with pytest.raises(ValueError, match="got a tensor on cpu; expected one on cuda:1"):
+        quantizer(torch.ones(4, 4))
+    here = te.Float8CurrentScalingQuantizer(te.DType.kFloat8E4M3, device="cpu")
+    assert here(torch.ones(4, 4)).device.type == "cpu"
+    with torch.device("meta"):
+        assert here.make_empty((4, 4)).device.type == "cpu"
+
+
 def test_calibrate():
     quantizer, x = QUANTIZERS["delayed"](), torch.randn(8, 8)
     quantizer.calibrate(x)

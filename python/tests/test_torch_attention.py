@@ -202,3 +202,44 @@ def test_float64_of_fp8_mha():
     wide = [x.double() for x in inputs()]
     out = in_scope(layer(), wide, DelayedScaling(fp8_mha=True))
     assert out.dtype == torch.float64 and out.dequantize().dtype == torch.float64
+
+
+ATTENDS = {
+    "layer": lambda q, k, v: te.DotProductAttention(
+        q.shape[1], q.shape[-1], qkv_format="bshd", attn_mask_type="no_mask"
+    )(*(x.transpose(1, 2) for x in (q, k, v))),
+    "function": te.scaled_dot_product_attention,
+}
+
+
+@pytest.mark.parametrize("attend", ATTENDS)
+def test_torch_s_autocast(attend):
+    """It casts as it casts inputs of torch's own attention: float64 stays what it is."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 8, 16, requires_grad=True) for _ in range(3))
+    want = ATTENDS[attend](*(x.detach().bfloat16() for x in (q, k, v)))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = ATTENDS[attend](q, k, v)
+        theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    assert got.dtype == theirs.dtype == torch.bfloat16 and torch.equal(got, want)
+    got.float().sum().backward()
+    assert q.grad.dtype == torch.float32
+    wide = [x.detach().double() for x in (q, k, v)]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = ATTENDS[attend](*wide)
+        theirs = torch.nn.functional.scaled_dot_product_attention(*wide)
+    assert got.dtype == theirs.dtype == torch.float64
+    assert torch.equal(got, ATTENDS[attend](*wide))
+
+
+@pytest.mark.parametrize("attend", ATTENDS)
+@pytest.mark.parametrize("changed", range(3))
+def test_one_dtype_for_all_inputs(attend, changed):
+    given = [torch.randn(2, 4, 8, 16) for _ in range(3)]
+    given[changed] = given[changed].half()
+    with pytest.raises(RuntimeError, match="same dtype"):
+        torch.nn.functional.scaled_dot_product_attention(*given)
+    with pytest.raises(TypeError, match=r"query.*key.*value.*; expected one dtype"):
+        ATTENDS[attend](*given)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ATTENDS[attend](*given).dtype == torch.bfloat16

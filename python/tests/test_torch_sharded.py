@@ -7,6 +7,7 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
+prune = pytest.importorskip("torch.nn.utils.prune")
 fsdp = pytest.importorskip("torch.distributed.fsdp", reason="torch has no torch.distributed")
 
 import octavo.torch as te  # noqa: E402
@@ -64,6 +65,35 @@ def test_codes_are_not_flattened():
     with pytest.raises(RuntimeError, match=WAY):
         torch.nn.utils.parametrizations.weight_norm(layer)
     assert layer.weight is before
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, about the old weight_norm
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+        lambda layer: torch.nn.utils.weight_norm(layer),
+        lambda layer: torch.nn.utils.spectral_norm(layer),
+    ],
+)
+def test_codes_are_not_computed_from_others(change):
+    """These take the weight out of the module past its own functions."""
+    with te.quantized_model_init(recipe=MXFP8BlockScaling()):
+        layer = te.Linear(32, 32, device="cpu")
+    before = layer.weight.quantized
+    with pytest.raises(RuntimeError, match=WAY):
+        change(layer)
+    assert layer.weight.quantized is before
+    assert layer(torch.ones(2, 32)).shape == (2, 32)
+
+
+def test_values_are_pruned():
+    layer = te.Linear(32, 32, device="cpu")
+    prune.l1_unstructured(layer, "weight", 0.5)
+    assert (layer.weight == 0).float().mean() == 0.5
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        layer(torch.ones(2, 32)).sum().backward()
+    assert (layer.weight_orig.grad[layer.weight == 0] == 0).all()
 
 
 def trained(layer, x, recipe, steps=2):

@@ -236,3 +236,63 @@ def test_a_seed_gives_the_same_draws():
         return steps(linear, NVFP4BlockScaling(), inputs(2)).weight.grad
 
     assert torch.equal(gradient(), gradient())
+
+
+def test_a_second_backward_has_the_scales_of_the_first():
+    """The first one ends the step, and there are new scales; the graph is still that of its own."""
+    torch.manual_seed(0)
+    linear, x = te.Linear(32, 32, device="cpu"), torch.randn(8, 32, requires_grad=True)
+    dy = 0.01 * torch.randn(8, 32)
+    with te.autocast(recipe=DelayedScaling()):
+        y = linear(x)
+    first = torch.autograd.grad(y, (x, linear.weight), dy, retain_graph=True)
+    assert linear.quantizers["scaling_bwd"][0].scale != 1
+    for _ in range(2):
+        again = torch.autograd.grad(y, (x, linear.weight), dy, retain_graph=True)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    # The next graph has the new scale.
+    with te.autocast(recipe=DelayedScaling()):
+        y = linear(x)
+    other = torch.autograd.grad(y, (x, linear.weight), dy)
+    assert not torch.equal(other[0], first[0])
+
+
+def test_inference_after_another_recipe_leaves_state_alone():
+    torch.manual_seed(0)
+    linear, x = te.Linear(32, 32, device="cpu"), 1e-4 * torch.randn(8, 32)
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        linear(x)
+    linear.eval()
+    with (
+        pytest.warns(UserWarning, match="Recipe type changed"),
+        te.autocast(recipe=DelayedScaling()),
+    ):
+        linear(100 * x)
+        y = linear(x)
+    state = linear.scaling_fwd
+    assert (state.amax_history == 0).all() and (state.scale == 1).all()
+    linear.train()
+    with te.autocast(recipe=DelayedScaling()):
+        assert torch.equal(linear(x), y)  # what a step begins with
+    assert linear.quantizers["scaling_fwd"][0].scale == 448 / x.abs().max()
+
+
+@pytest.mark.parametrize("wrong", [-1.0, float("nan")])
+def test_a_group_that_gives_no_magnitudes(wrong):
+    linear, x = te.Linear(32, 32, device="cpu"), torch.randn(8, 32)
+    scope = te.autocast(
+        recipe=DelayedScaling(), amax_reduction_group=lambda amaxes: amaxes.fill_(wrong)
+    )
+    with pytest.raises(ValueError, match=f"the amax group gave {wrong:g}"), scope:
+        linear(x)
+    assert (linear.scaling_fwd.scale == 1).all()
+
+
+@pytest.mark.parametrize("name", ["amax_compute_algo", "scaling_factor_compute_algo"])
+@pytest.mark.parametrize("result", [None, "much", torch.ones(3)])
+def test_functions_that_give_no_number(name, result):
+    linear, x = te.Linear(32, 32, device="cpu"), torch.randn(8, 32)
+    scope = te.autocast(recipe=DelayedScaling(**{name: lambda *given: result}))
+    with pytest.raises(TypeError, match=f"{name} returned .*; expected a number"), scope:
+        linear(x)
+    assert (linear.scaling_fwd.scale == 1).all()

@@ -187,3 +187,72 @@ def test_out_with_one_copy_is_filled():
     out.update_usage(columnwise_usage=False)
     assert quantizer.quantize(torch.full((32, 64), 2.0), out=out) is out
     assert torch.equal(out.dequantize(), torch.full((32, 64), 2.0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.t_(),
+        lambda x: x.transpose_(0, 1),
+        lambda x: x.swapaxes_(0, 1),
+        lambda x: x.swapdims_(0, 1),
+        lambda x: x.as_strided_((64, 64), (1, 64)),
+        lambda x: x.unsqueeze_(0),
+    ],
+)
+@pytest.mark.parametrize("alias", [lambda x: x.data, lambda x: x.detach(), lambda x: x])
+def test_codes_are_not_reshaped_in_place(change, alias):
+    """Of a square weight the values would go back in another order, whoever else holds them."""
+    weight = layer(64).weight
+    before = weight.dequantize().detach().clone()
+    with torch.no_grad(), pytest.raises(RuntimeError, match="in place, and codes lie as they"):
+        change(alias(weight))
+    assert torch.equal(weight.dequantize(), before) and weight.shape == (64, 64)
+
+
+@pytest.mark.parametrize("has", [(True, True), (True, False), (False, True)])
+def test_out_keeps_its_copies(has):
+    x, new = torch.randn(32, 64), torch.randn(32, 64)
+    out = te.MXFP8Quantizer(E4M3)(x)
+    out.update_usage(*has)
+    quantizer = te.MXFP8Quantizer(E4M3, columnwise=False)
+    quantizer.quantize(new, out=out)
+    want = te.MXFP8Quantizer(E4M3)(new)
+    assert out.get_usages() == {"rowwise": True, "columnwise": has[1]}
+    assert torch.equal(out._rowwise_data, want._rowwise_data)
+    if has[1]:
+        assert torch.equal(out._columnwise_data, want._columnwise_data)
+    assert quantizer.get_usages() == {"rowwise": True, "columnwise": False}
+
+
+def test_a_write_keeps_the_copies():
+    quantizer, new = te.MXFP8Quantizer(E4M3), torch.randn(32, 64)
+    out = quantizer(torch.randn(32, 64))
+    quantizer.set_usage(columnwise=False)
+    out.copy_(new)
+    assert out.get_usages() == {"rowwise": True, "columnwise": True}
+    assert torch.equal(out._columnwise_data, te.MXFP8Quantizer(E4M3)(new)._columnwise_data)
+
+
+def saved_by(weight):
+    x = torch.ones(4, 64, requires_grad=True)
+    return torch.nn.functional.linear(x, weight).sum()
+
+
+def test_a_graph_notices_other_codes():
+    """It saved the tensor and would go back through the new values."""
+    quantizer = te.MXFP8Quantizer(E4M3)
+    out = quantizer(torch.randn(32, 64))
+    loss = saved_by(out)
+    quantizer.quantize(torch.randn(32, 64), out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    for change in (
+        lambda made: made.requantize_weight(Float8BlockScaling()),
+        lambda made: made.load_state_dict(layer().state_dict()),
+    ):
+        made = layer()
+        loss = saved_by(made.weight)
+        change(made)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()

@@ -14,6 +14,7 @@ packed.
 
 import math
 import pathlib
+from fractions import Fraction
 
 import numpy as np
 
@@ -162,7 +163,7 @@ def tile_scale(element, kind, rule, policy, x, tensor, weights):
         return Scale({"e4m3": 0x38, "e8m0": 0, "f32": 0x3F800000}[kind], F(1), F(1))
     if policy in TRYING:
         return searched(element, kind, rule, policy, x, amax, tensor, weights)
-    percent = float(policy.split(":")[1])
+    percent = Fraction(policy.split(":")[1])  # the decimal
     ranked = np.sort(np.abs(x))[max(1, math.ceil(percent * len(x) / 100)) - 1]
     return scale_of(kind, rule, largest, ranked if ranked > 0 else amax, tensor)
 
@@ -278,6 +279,11 @@ def main():
                     lines.append(row_of(name, preset, policy, rule, source, x))
         if np.isfinite(x).all() and x.any():
             lines.append(modelopt_row(name, source, x))
+    # Percentiles that are a whole number of values, where doubles are a little above that:
+    # 55 / 100 * 100 is 55.00000000000001.
+    x = np.random.default_rng(12).standard_normal((2, 100)).astype(np.float32)
+    for policy in ("percentile:55", "percentile:7", "percentile:99"):
+        lines.append(row_of("whole ranks", "fp8-1x128", policy, "f32", "f32", x))
     out.write_text("\n".join(lines) + "\n")
     print(f"{len(lines) - 3} rows")
 

@@ -130,6 +130,50 @@ TEST_F(LinearOnDevice, AmaxesOfAGroup) {
   for (const float inv_scale : scales.span<float>()) EXPECT_EQ(inv_scale, 64.0F);
 }
 
+// The default stream has no order with streams that do not block it, as torch's do not.
+TEST_F(LinearOnDevice, EverythingIsOnTheStreamOfTheCall) {
+  int place = 0;
+  void* const stream = &place;
+  const LinearRun run{.stream = stream};
+  Linear there(w_there, bias_there, {.run = run});
+  ModuleQuantizers quantizers({.make = [](const View& like) {
+    return values_on(kFirst, like.shape, like.dtype, nullptr);
+  }});
+  device.diary().streams.clear();
+  for (const Recipe& recipe :
+       {Recipe(DelayedScaling{.interval = 2}), Recipe(DelayedScaling{.margin = 1}),
+        Recipe(MXFP8BlockScaling{}), Recipe(DelayedScaling{.amax_history_len = 4})}) {
+    {
+      const auto scope = autocast(recipe);
+      (void)there.forward(x_there);
+    }
+    (void)there.backward(dy_there);
+    const auto codes = first_quantized_weight(quantizers, recipe, w_there.view(), run);
+    (void)switched_weight(quantizers, Float8CurrentScaling{}, *codes, DType::f32, run);
+  }
+  EXPECT_EQ(device.diary().streams, std::set<void*>{stream});
+}
+
+TEST_F(LinearOnDevice, ASecondBackwardHasTheScaleOfTheFirst) {
+  Linear there(w_there, bias_there);
+  LinearSaved saved;
+  {
+    const auto scope = autocast(DelayedScaling{});
+    (void)there.forward(x_there, saved);
+  }
+  const Tensor first = to_host(linear_backward(dy_there, saved).dx.view());
+  EXPECT_EQ(difference(to_host(linear_backward(dy_there, saved).dx.view()), first), "");
+}
+
+// Functions of a recipe run on the host: that is told before anything is computed.
+TEST_F(LinearOnDevice, FunctionsAreRefusedBeforeTheStep) {
+  Linear there(w_there, bias_there);
+  const auto newest = std::make_shared<const AmaxAlgorithm>(
+      [](std::span<const float> window) { return window.back(); });
+  const auto scope = autocast(DelayedScaling{.amax_compute_function = newest});
+  refused(ErrorCode::unsupported, "run on the host", [&] { (void)there.forward(x_there); });
+}
+
 TEST_F(LinearOnDevice, EverythingIsOnOneDevice) {
   Linear there(w_there, bias_there), here(w, bias);
   refused(ErrorCode::invalid_argument, "x is on cpu and the weight on cuda:0",

@@ -103,7 +103,7 @@ AttentionPassResult attention_forward(const AttentionPassCall& call) {
         ErrorCode::invalid_argument, kOp, "got ", name_of(call.fp8_rung),
         " for FP8 attention; expected fast or strict");
   const auto lock = call.quantizers->lock();
-  (void)call.quantizers->use(*scope.recipe);
+  (void)call.quantizers->use(*scope.recipe, {}, false, call.run.stream);
   const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
   if (gathers_amaxes(call) && scope.region)
     scope.region->runs_forward({set, scope.amax_group, call.run.stream});

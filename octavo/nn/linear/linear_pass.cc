@@ -186,12 +186,57 @@ GemmOptions added_to(const Tensor& before, GemmOptions options = {}) {
   return options;
 }
 
+// RAII: a quantizer records no amax for one call.
+class Gathering {
+ public:
+  Gathering(Quantizer& quantizer, bool gathers) : quantizer_(quantizer) {
+    quantizer_.set_gathers(gathers);
+  }
+  ~Gathering() { quantizer_.set_gathers(true); }
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+ private:
+  Quantizer& quantizer_;
+};
+
+QuantizedTensor quantized_by(Quantizer& quantizer, const QuantizerSet& set,
+                             const QuantizedCopies& copies, const View& values,
+                             const LinearRun& run) {
+  quantizer.set_usage(copies.rowwise, copies.columnwise);
+  const Gathering gathering(quantizer, copies.gathers);
+  if (!run.make) {
+    const auto held = set.held_state();
+    return quantizer.quantize(values, quantize_options(run));
+  }
+  QuantizedTensor out = make_quantized(values.shape, values.dtype, quantizer.scaling(), run.make);
+  const auto held = set.held_state();
+  quantizer.quantize_into(values, out, quantize_options(run));
+  return out;
+}
+
+// Of dy. The first backward ends a step, which may make another scale; a second one of the same
+// graph gets the scale of the first.
+QuantizedTensor gradient_codes(const View& dy, const LinearSaved& saved) {
+  QuantizerSet& set = *saved.quantizers;
+  const QuantizedCopies copies{TensorRole::grad_output, saved.needs.dx, saved.needs.dw,
+                               saved.gathers};
+  if (saved.gradient_scale == nullptr) return quantized(set, copies, dy, saved.run);
+  Tensor& kept = *saved.gradient_scale;
+  if (kept.view().data == nullptr) {
+    if (saved.gathers) set.seed(copies.role, dy, quantize_options(saved.run));
+    if (set.is_to_seed(copies.role)) return quantized(set, copies, dy, saved.run);
+    kept = new_values({1}, DType::f32, dy.device, saved.run);
+    set.copy_scale(copies.role, kept, saved.run.stream);
+  }
+  Float8Quantizer quantizer = set.with_scale(copies.role, kept);
+  return quantized_by(quantizer, set, copies, dy, saved.run);
+}
+
 void quantized_products(const View& dy, const LinearSaved& saved, const LinearGradients& before,
                         LinearGradients& gradients) {
   if (!saved.needs.dx && !saved.needs.dw) return;
-  const QuantizedTensor codes = quantized(
-      *saved.quantizers, {TensorRole::grad_output, saved.needs.dx, saved.needs.dw, saved.gathers},
-      dy, saved.run);
+  const QuantizedTensor codes = gradient_codes(dy, saved);
   const Recipe& recipe = saved.quantizers->recipe();
   if (saved.needs.dx)
     gradients.dx = product(codes, transposed(*saved.weight.codes), saved.x_shape, saved.x_dtype,
@@ -238,41 +283,24 @@ void fill_common(const LinearCall& call, const Shape& y_shape, bool gathers, Lin
   const bool quantizes = scope.enabled && saved.override == BackwardOverride::none;
   if (!quantizes && !scope.calibrating) return;
   saved.quantizers = call.quantizers->backward();
+  if (quantizes && saved.quantizers->has_state()) saved.gradient_scale = std::make_shared<Tensor>();
   if (gathers && scope.region)
     saved.ticket =
         scope.region->expect_backward({saved.quantizers, scope.amax_group, call.run.stream});
 }
 
-// RAII: a quantizer records no amax for one call.
-class Gathering {
- public:
-  Gathering(Quantizer& quantizer, bool gathers) : quantizer_(quantizer) {
-    quantizer_.set_gathers(gathers);
-  }
-  ~Gathering() { quantizer_.set_gathers(true); }
-  Gathering(const Gathering&) = delete;
-  Gathering& operator=(const Gathering&) = delete;
-
- private:
-  Quantizer& quantizer_;
-};
-
 }  // namespace
 
 QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, const View& values,
                           const LinearRun& run) {
-  Quantizer& quantizer = set.with_new_draws(copies.role);
-  quantizer.set_usage(copies.rowwise, copies.columnwise);
-  set.seed(copies.role, values, quantize_options(run));
-  const Gathering gathering(quantizer, copies.gathers);
-  if (!run.make) {
-    const auto held = set.held_state();
-    return quantizer.quantize(values, quantize_options(run));
-  }
-  QuantizedTensor out = make_quantized(values.shape, values.dtype, quantizer.scaling(), run.make);
-  const auto held = set.held_state();
-  quantizer.quantize_into(values, out, quantize_options(run));
-  return out;
+  if (copies.gathers) set.seed(copies.role, values, quantize_options(run));
+  if (!set.is_to_seed(copies.role))
+    return quantized_by(set.with_new_draws(copies.role), set, copies, values, run);
+  // Inference before the first step: by the values' own scale, which nobody else gets.
+  const Tensor own = new_values({2}, DType::f32, values.device, run);
+  set.fit_scale(copies.role, values, own, quantize_options(run));
+  Float8Quantizer quantizer = set.with_scale(copies.role, own);
+  return quantized_by(quantizer, set, copies, values, run);
 }
 
 Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
@@ -294,7 +322,8 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   const auto fits = [&](const QuantizerSet& set) {
     if (scope.enabled) check_quantizers(call, set, op);
   };
-  if (has_recipe && call.quantizers->use(*scope.recipe, fits) && call.cache != nullptr)
+  if (has_recipe && call.quantizers->use(*scope.recipe, fits, false, call.run.stream) &&
+      call.cache != nullptr)
     call.cache->codes.reset();
   if (scope.enabled) check_cache(call, op);
 

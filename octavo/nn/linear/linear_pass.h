@@ -100,6 +100,9 @@ struct OCTAVO_API LinearSaved {
   // The quantizers of gradients, whether they only calibrate, and whether they record amaxes.
   std::shared_ptr<QuantizerSet> quantizers{};
   bool calibrating = false, gathers = true;
+  // Delayed scaling: the scale of dy in the first backward, for later ones of the same graph. Empty
+  // before that; shared by copies.
+  std::shared_ptr<Tensor> gradient_scale{};
   std::shared_ptr<BackwardTicket> ticket{};
   ModuleQuantizers::SharedMutex mutex{};  // of the layer
 

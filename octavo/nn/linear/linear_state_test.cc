@@ -184,5 +184,62 @@ TEST(LinearState, AFrozenLayerInTrainingMovesItsScalesOn) {
   }
 }
 
+// The first step ends with its backward and makes another scale of dy; the graph keeps its own.
+TEST(LinearState, ASecondBackwardHasTheScaleOfTheFirst) {
+  const Tensor x = noise({4, kLayerSize}, 0.3), weight = noise({kLayerSize, kLayerSize}, 0.4),
+               dy = noise({4, kLayerSize}, 0.7, 0.01), later = noise({4, kLayerSize}, 0.2, 0.01);
+  ModuleQuantizers quantizers;
+  LinearSaved saved;
+  {
+    const auto scope = autocast(DelayedScaling{});
+    (void)linear_forward({.x = x, .weight = {.values = weight}, .quantizers = &quantizers}, &saved);
+  }
+  const LinearGradients first = linear_backward(dy, saved);
+  EXPECT_EQ(quantizers.backward()->inv_scale().span<float>()[0], 57344.0F / amax(dy.view()));
+  std::vector<Tensor> parts;
+  for (const LinearSaved::Part& part : saved.take_parts()) parts.push_back(part.tensor);
+  for (int again = 0; again < 2; ++again) {
+    const LinearGradients second = linear_backward(dy, saved.with_parts(parts));
+    EXPECT_TRUE(same_bits(second.dx, first.dx));
+    EXPECT_TRUE(same_bits(second.dw, first.dw));
+    (void)linear_backward(later, saved.with_parts(parts));
+  }
+}
+
+// It has no scale yet, and one would flush or saturate: the call gets the scale that a step would
+// begin with, and leaves the state to training.
+TEST(LinearState, InferenceAfterAnotherRecipeHasTheScaleOfItsValues) {
+  const Tensor x = noise({4, kLayerSize}, 0.3, 1e-4), dy = noise({4, kLayerSize}, 0.7, 1e-6);
+  const Tensor weight = noise({kLayerSize, kLayerSize}, 0.4);
+  ModuleQuantizers quantizers;
+  const auto forward = [&](const Recipe& recipe, const Tensor& input, bool training,
+                           LinearSaved& saved) {
+    const auto scope = autocast(recipe);
+    LinearCall call{.x = input, .weight = {.values = weight}};
+    call.training = training;
+    call.quantizers = &quantizers;
+    return linear_forward(call, &saved);
+  };
+  LinearSaved other, inference, training;
+  (void)forward(MXFP8BlockScaling{}, x, true, other);
+  for (const double size : {50.0, 1e-4}) {  // whatever came before
+    const Tensor y = forward(DelayedScaling{}, noise({4, kLayerSize}, 0.3, size), false, inference);
+    EXPECT_GT(amax(y.view()), 0.0F);
+  }
+  const LinearGradients seen = linear_backward(dy, inference);
+  for (const auto& set : {quantizers.forward(), quantizers.backward()}) {
+    EXPECT_TRUE(set->has_seeds_to_come());
+    EXPECT_EQ(set->inv_scale().span<float>()[0], 1.0F);
+    EXPECT_EQ(set->amaxes(), std::vector<float>(set->size(), 0.0F));
+    for (const float amax : set->amax_history().span<float>()) EXPECT_EQ(amax, 0.0F);
+  }
+  const Tensor y = forward(DelayedScaling{}, x, false, inference);
+  EXPECT_TRUE(same_bits(forward(DelayedScaling{}, x, true, training), y));
+  const LinearGradients trained = linear_backward(dy, training);
+  EXPECT_TRUE(same_bits(seen.dx, trained.dx));
+  EXPECT_TRUE(same_bits(seen.dw, trained.dw));
+  EXPECT_EQ(quantizers.forward()->inv_scale().span<float>()[0], 448.0F / amax(x.view()));
+}
+
 }  // namespace
 }  // namespace octavo

@@ -23,9 +23,12 @@ std::shared_ptr<const QuantizedTensor> first_quantized_weight(ModuleQuantizers& 
                                                               const View& values,
                                                               const LinearRun& run) {
   const auto lock = quantizers.lock();
-  (void)quantizers.use(recipe);
+  (void)quantizers.use(recipe, {}, false, run.stream);
   const std::shared_ptr<QuantizerSet> set = quantizers.forward();
-  set->of(TensorRole::weight).calibrate(values);
+  set->of(TensorRole::weight)
+      .calibrate(
+          values,
+          {.threads = run.threads, .backend = run.backend, .log = run.log, .stream = run.stream});
   set->update(run.stream, true);
   auto codes = requantized_weight(quantizers, values, run);
   forget_step(std::vector<StepEntry>{{set, nullptr, run.stream}});  // seen already
@@ -38,7 +41,7 @@ std::shared_ptr<const QuantizedTensor> switched_weight(ModuleQuantizers& quantiz
                                                        const LinearRun& run) {
   const Tensor values = dequantize(codes, dtype, {.threads = run.threads, .stream = run.stream});
   const auto lock = quantizers.lock();
-  (void)quantizers.use(recipe, {}, true);
+  (void)quantizers.use(recipe, {}, true, run.stream);
   return first_quantized_weight(quantizers, recipe, values.view(), run);
 }
 

@@ -65,6 +65,8 @@ Format measured_format(const CheckpointReader& source, const TensorAction& actio
     for (std::size_t i = 0; i < kTried.size(); ++i) {
       Scaling scaling = action.scaling;
       scaling.format = kTried[i];
+      // What weighs errors is read with the plan's statistics, later.
+      if (scaling.policy == AmaxPolicy::wmse) scaling.policy = AmaxPolicy::mse;
       const QuantizedTensor q =
           quantize(rows, scaling, {.threads = 1, .given_amax = single ? &all : nullptr});
       const ErrorMetrics found = measure_error(rows, q, {.threads = 1});

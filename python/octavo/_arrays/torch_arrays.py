@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -56,7 +57,7 @@ class TorchFamily(Family):
                 x = x.resolve_neg()
         if not x.shape and _torch_kind(x.dtype)[1]:
             raise ValueError(f"[{op}] got a scalar of dtype {x.dtype}; give it a dimension")
-        array = self._array(x)
+        array = self._array(x, op)
         if array.cuda >= 0:
             array.stream = self.stream(array.cuda, stream)
         return array
@@ -133,20 +134,43 @@ class TorchFamily(Family):
         if torch_dtype(value) is None:
             raise TypeError(f"[{op}] this torch has no {value}; ask for float32")
 
-    def _array(self, x: torch.Tensor) -> Array:
+    def _array(self, x: torch.Tensor, op: str = "array") -> Array:
         kind, packed = _torch_kind(x.dtype)
         shape, size = tuple(x.shape), x.element_size()
         strides = tuple([stride * size for stride in x.stride()])
         cols = 2 * shape[-1] if packed else None
         cuda = x.get_device() if x.is_cuda else -1
-        return Array(self, x, kind, x.data_ptr(), shape, strides, False, cols, cuda)
+        return Array(self, x, kind, _address(x, op), shape, strides, False, cols, cuda)
 
     def wrote(self, array: Array) -> Any:
-        # Autograd must learn that a tensor it may have saved is another one now.
-        bump = getattr(torch.autograd.graph, "increment_version", None)
-        if bump is not None and not array.obj.is_inference():
-            bump(array.obj)
+        note_change(array.obj)
         return array.obj
+
+
+def note_change(x: torch.Tensor) -> None:
+    """Autograd must learn that a tensor it may have saved is another one now."""
+    bump = getattr(torch.autograd.graph, "increment_version", None)
+    if bump is not None and not x.is_inference():
+        bump(x)
+
+
+def _address(x: torch.Tensor, op: str) -> int:
+    """Of its first element. Subclasses around other tensors (DTensor), fake tensors, those inside
+    of torch.func's transforms and freed storages have elements and no memory."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    try:
+        # Torch answers for a fake one with a warning.
+        fake = fakes is not None and isinstance(x, fakes.FakeTensor)
+        address = 0 if fake else x.data_ptr()
+    except RuntimeError:
+        address = 0
+    if address or not x.numel():
+        return address
+    raise TypeError(
+        f"[{op}] got a {type(x).__name__} of shape {tuple(x.shape)} without memory of its own; "
+        "expected a tensor with values; pass the tensor that it stands for: x.to_local() of a "
+        "DTensor; a fake tensor (FakeTensorMode, torch.func) has none"
+    )
 
 
 def _on(cuda: int, stream: int | None) -> AbstractContextManager[Any]:

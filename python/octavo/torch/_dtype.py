@@ -13,6 +13,22 @@ from octavo._octavo import Format
 VALUES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
+def under_autocast(x: torch.Tensor) -> torch.Tensor:
+    """What an operation that torch.autocast lowers gets: of its type, but for float64."""
+    kind = x.device.type
+    if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
+        return x
+    lowers = x.is_floating_point() and x.dtype != torch.float64
+    return x.to(torch.get_autocast_dtype(kind)) if lowers else x
+
+
+def check_same_dtype(op: str, **tensors: torch.Tensor) -> None:
+    """TypeError where they differ, as torch has it: none is converted in silence."""
+    if len({x.dtype for x in tensors.values()}) > 1:
+        got = ", ".join(f"{name} of {x.dtype}" for name, x in tensors.items())
+        raise TypeError(f"[{op}] got {got}; expected one dtype; convert them with .to(dtype)")
+
+
 class DType(Enum):
     """The value is octavo's name."""
 

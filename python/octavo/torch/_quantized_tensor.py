@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map
 
 import octavo
 from octavo import _octavo
+from octavo._arrays.torch_arrays import note_change
 from octavo._arrays.torch_tracing import refuse_tracing
 from octavo._dtypes import torch_dtype
 from octavo._quantized import _PARTS as PARTS
@@ -112,6 +113,11 @@ class QuantizedTensor(torch.Tensor):
     def quantized(self) -> octavo.QuantizedTensor:
         """The codes and scales, as octavo.quantize gives them."""
         return self._content.codes
+
+    def _replace_codes(self, codes: octavo.QuantizedTensor) -> None:
+        """Other values, also for aliases. A graph that saved this tensor notices."""
+        self._content.codes = codes
+        note_change(self)
 
     @property
     def nbytes(self) -> int:  # type: ignore[override]  # torch: an attribute
@@ -300,6 +306,7 @@ def _with_values(func: Any, args: Any, kwargs: Any) -> Any:
     refuse_writes(func, args, kwargs)
     targets = [x for x in written(func, args, kwargs) if isinstance(x, QuantizedTensor)]
     for to in targets:
+        _refuse_reshaping(func, to)
         _requantizer_of(to)
     # Aliases share their values, so that they are one tensor for func as well.
     values: dict[int, torch.Tensor] = {}
@@ -319,6 +326,17 @@ def _with_values(func: Any, args: Any, kwargs: Any) -> Any:
         own = {id(values[id(to._content)]): to for to in targets}
         return tree_map(lambda x: own.get(id(x), x), result)
     return as_views(result) if makes_views(func) else result
+
+
+def _refuse_reshaping(func: Any, to: QuantizedTensor) -> None:
+    """Raises where func (t_, transpose_, as_strided_, resize_) changes how its tensor lies: that
+    would write values of another order to all that shares the codes."""
+    if torch.Tag.inplace_view in func.tags or func is _aten.as_strided_.default:
+        name = func._schema.name.removeprefix("aten::")
+        raise RuntimeError(
+            f"[{type(to).__name__}] {name} changes the shape or the strides of a tensor in place, "
+            f"and codes lie as they were made; use {name.removesuffix('_')}, which gives values"
+        )
 
 
 def _requantizer_of(to: QuantizedTensor) -> Requantizer:
@@ -343,7 +361,9 @@ def _write(to: QuantizedTensor, source: torch.Tensor) -> None:
                 f"[{type(to).__name__}] got values of shape {tuple(source.shape)}; expected "
                 f"{tuple(to.shape)} or a shape that broadcasts to it"
             ) from None
-    to._content.codes = requantizer.codes_of(values)
+    # A quantizer's usage may have changed since; the weight of a layer always has both copies.
+    keeping = getattr(requantizer, "_with_copies_of", None)
+    to._content.codes = (requantizer if keeping is None else keeping(to)).codes_of(values)
 
 
 def _has_content_for(source: QuantizedTensor, to: QuantizedTensor) -> bool:

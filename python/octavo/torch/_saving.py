@@ -31,7 +31,7 @@ def load_weight(weight: QuantizedTensor, saved: dict[str, torch.Tensor]) -> None
                 "quantized another way; make the layer with the same recipe in quantized_model_init"
             )
         memory[part].copy_(saved[part])
-    weight._content.codes = made
+    weight._replace_codes(made)
 
 
 def _described(tensor: torch.Tensor | None) -> Any:

@@ -1,4 +1,5 @@
-"""Weights that are codes and cannot be cut: a shard of them would be plain values."""
+"""Weights that are codes and cannot be cut or computed from others: shards of them, or what
+pruning makes of them, would be plain values."""
 
 from __future__ import annotations
 
@@ -34,3 +35,17 @@ def refuse_removal(weight: torch.Tensor | None, op: str) -> None:
             f"[{op}] a quantized weight is taken out of its layer (as FullyShardedDataParallel "
             f"does, which flattens it, and parametrizations do), {_INSTEAD}"
         )
+
+
+def refuse_renaming(layer: torch.nn.Module, name: str, parameter: Any, op: str) -> None:
+    """RuntimeError where codes become a parameter of another name (weight_orig, weight_v), from
+    which a plain weight would be computed in each forward."""
+    if not isinstance(parameter, QuantizedTensor):
+        return
+    # Some have taken it out by then, past __delattr__.
+    if "weight" not in layer._parameters:
+        layer._parameters["weight"] = parameter  # type: ignore[assignment]  # torch: a Parameter
+    raise RuntimeError(
+        f"[{op}] a quantized weight becomes {name} (as torch.nn.utils.prune, weight_norm and "
+        f"spectral_norm do), to compute the weight from, {_INSTEAD}"
+    )

@@ -151,8 +151,11 @@ class ModuleState:
 
     def use(self, recipe: _octavo.Recipe) -> None:
         """Quantizers for a recipe, with the state that waits for them."""
-        self.handle.use(recipe)
+        self.handle.use(recipe, self._stream())
         self._fill()
+
+    def _stream(self) -> int:
+        return TORCH.stream(self.device.index or 0 if self.device.type == "cuda" else -1)
 
     def _fill(self) -> None:
         for key in KEYS:
@@ -166,12 +169,7 @@ class ModuleState:
             history, inv_scale, calls = (
                 None if one is None else one.view(value_kind(one, key)) for one in arrays
             )
-            made.restore(
-                history,
-                inv_scale,
-                calls,
-                TORCH.stream(self.device.index or 0 if self.device.type == "cuda" else -1),
-            )
+            made.restore(history, inv_scale, calls, self._stream())
             for part in _PARTS:
                 self._waiting.pop(f"{key}.{part}", None)
 

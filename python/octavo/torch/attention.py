@@ -12,6 +12,7 @@ from octavo._arrays import describe
 from octavo._attention import _bias, _probability, _soft_cap, attention
 from octavo._gemm import _operand
 from octavo._octavo import View
+from octavo.torch._dtype import check_same_dtype, under_autocast
 from octavo.torch._once import differentiable_once
 from octavo.torch._saved import Layout
 
@@ -165,7 +166,7 @@ def scaled_dot_product_attention(
     boolean (True: seen) or added to the scores, in float32, and has no gradient of its own. A row
     that sees nothing is zeros. dropout_p drops weights whenever it is not 0, as torch's does; its
     seed comes from torch's generator for the CPU. soft_cap and sinks are those of octavo.attention;
-    sinks have a gradient.
+    sinks have a gradient. Under torch.autocast query, key and value are cast, as torch has it.
     """
     op = "scaled_dot_product_attention"
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -176,6 +177,8 @@ def scaled_dot_product_attention(
                 f"[{op}] got {name} of shape {tuple(x.shape)}; expected [batch, heads, tokens, "
                 "size], or that without batch, or without both"
             )
+    query, key, value = (under_autocast(x) for x in (query, key, value))
+    check_same_dtype(op, query=query, key=key, value=value)
     flags(op, is_causal=is_causal, enable_gqa=enable_gqa)
     if scale is not None:
         scale = real(scale, "scale", op)

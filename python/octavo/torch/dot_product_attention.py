@@ -11,7 +11,7 @@ from octavo._arguments import flags, real, shown, text_or_none, whole, wrong_typ
 from octavo.torch._attention_function import Attend, How
 from octavo.torch._attention_mask import mask_of, mask_type_of, window_of
 from octavo.torch._checkpoint import checkpoint, is_second_forward
-from octavo.torch._dtype import VALUES
+from octavo.torch._dtype import VALUES, check_same_dtype, under_autocast
 from octavo.torch._module import QuantizingModule
 from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor
@@ -246,14 +246,15 @@ class DotProductAttention(QuantizingModule):
                     f"[{_OP}] got {name} of shape {tuple(x.shape)}; expected {layout} with {heads} "
                     f"heads of {size}"
                 )
-            if x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type):
-                x = x.to(torch.get_autocast_dtype(x.device.type))
+            x = under_autocast(x)
             if x.dtype not in VALUES:
                 raise TypeError(
                     f"[{_OP}] got {name} of {x.dtype}; "
                     "expected float64, float32, float16 or bfloat16"
                 )
             made.append(x.permute(1, 2, 0, 3) if layout == "sbhd" else x.permute(0, 2, 1, 3))
+        names = (name for name, _, _ in wanted)
+        check_same_dtype(_OP, **dict(zip(names, made, strict=True)))
         return made
 
     def extra_repr(self) -> str:

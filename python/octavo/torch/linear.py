@@ -17,14 +17,14 @@ from octavo._quantize import value_kind
 from octavo._recipe_fields import check_accumulator
 from octavo.recipe import Recipe
 from octavo.torch._available import place_of
-from octavo.torch._dtype import VALUES
+from octavo.torch._dtype import VALUES, under_autocast
 from octavo.torch._linear_function import untraced_product
 from octavo.torch._module import QuantizingModule, taken
 from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import checked_recipe, init_recipe
-from octavo.torch._sharding import refuse_removal, refuse_shards
+from octavo.torch._sharding import refuse_removal, refuse_renaming, refuse_shards
 from octavo.torch._state import ModuleState
 from octavo.torch._weight_quantizer import WeightQuantizer
 
@@ -157,10 +157,7 @@ class Linear(QuantizingModule):
             )
         if isinstance(inp, QuantizedTensor):
             inp = inp.dequantize()
-        casts = inp.is_floating_point() and inp.dtype != torch.float64  # as torch's own layers do
-        kind = inp.device.type
-        if casts and kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-            inp = inp.to(torch.get_autocast_dtype(inp.device.type))
+        inp = under_autocast(inp)
         if inp.dim() > 2 and not inp.is_contiguous():
             inp = inp.contiguous()  # rows must lie at equal distances
         y = untraced_product()(self, inp, is_first_microbatch)
@@ -209,7 +206,7 @@ class Linear(QuantizingModule):
         )
         self._state.cache = _octavo.WeightCache()
         content, requantizer = weight._content, WeightQuantizer(self._state, native)
-        content.codes = octavo.QuantizedTensor(handle, TORCH, stream)
+        weight._replace_codes(octavo.QuantizedTensor(handle, TORCH, stream))
         content.requantizer, content.recipe = requantizer, copy.copy(wanted)
         cast(Any, weight).__class__ = requantizer.quantizer.makes
 
@@ -233,6 +230,8 @@ class Linear(QuantizingModule):
     def register_parameter(self, name: str, param: torch.nn.Parameter | None) -> None:
         if name == "weight":
             refuse_shards(self._parameters.get(name), param, _OP)
+        else:
+            refuse_renaming(self, name, param, _OP)
         super().register_parameter(name, param)
 
     def extra_repr(self) -> str:

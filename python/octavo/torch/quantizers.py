@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,12 +10,10 @@ import octavo
 from octavo import quantizers
 from octavo._arguments import flags, real, whole, wrong_type
 from octavo._arrays.torch_arrays import TORCH
-from octavo._quantize import value_kind
 from octavo.torch._available import place_of
-from octavo.torch._codes import new_codes
-from octavo.torch._dtype import VALUES, DType, dtype_of, element_format
+from octavo.torch._dtype import DType, element_format
 from octavo.torch._offered import refuse
-from octavo.torch._quantized_tensor import QuantizedTensor, _Content
+from octavo.torch._quantizer import Quantizer
 from octavo.torch._scopes import _reducer
 from octavo.torch.tensors import Float8BlockwiseQTensor, Float8Tensor, MXFP8Tensor, NVFP4Tensor
 
@@ -31,146 +28,6 @@ __all__ = [
     "NVFP4Quantizer",
     "Quantizer",
 ]
-
-
-class _StraightThrough(torch.autograd.Function):
-    """Straight-through estimator: the gradient of rounding is 1."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, quantizer: Quantizer) -> QuantizedTensor:
-        return quantizer.makes(_Content(quantizer.codes_of(tensor.detach()), quantizer))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient, None
-
-
-class Quantizer(quantizers.Quantizer):
-    """Base class of quantizers."""
-
-    makes: type[QuantizedTensor]
-
-    def _take(self, own: quantizers.Quantizer) -> None:
-        """What octavo's quantizer of the same name made of the arguments."""
-        quantizers.Quantizer.__init__(self, own._handle)
-
-    @property
-    def dtype(self) -> DType:
-        """Of elements."""
-        return dtype_of(self.scaling.format)
-
-    @property
-    def rowwise_usage(self) -> bool:
-        return self.scaling.rowwise
-
-    @property
-    def columnwise_usage(self) -> bool:
-        return self.scaling.columnwise
-
-    def get_usages(self) -> dict[str, bool]:
-        """Which copies are made, by "rowwise" and "columnwise"."""
-        return {"rowwise": self.rowwise_usage, "columnwise": self.columnwise_usage}
-
-    @property
-    def quantizer(self) -> Quantizer:
-        """The quantizer of new values of the tensors it makes."""
-        return self
-
-    def quantize(  # type: ignore[override]  # Transformer Engine's arguments
-        self, tensor: torch.Tensor, *, out: QuantizedTensor | None = None
-    ) -> QuantizedTensor:
-        """Codes and scales of a tensor, through which gradients go as if it were the tensor itself;
-        out: a tensor of this quantizer's to have them, without gradients."""
-        self._check_tensor(tensor)
-        if out is not None:
-            self._check_out(tensor, out)
-        if out is None and tensor.requires_grad and torch.is_grad_enabled():
-            made: QuantizedTensor = _StraightThrough.apply(tensor, self)
-            return made
-        codes = self.codes_of(tensor.detach())
-        if out is None:
-            return self.makes(_Content(codes, self))
-        out._content.codes = codes
-        return out
-
-    def update_quantized(
-        self,
-        src: torch.Tensor,
-        dst: QuantizedTensor,
-        *,
-        noop_flag: torch.Tensor | None = None,
-    ) -> QuantizedTensor:
-        """New values for dst; where noop_flag is not zero it stays as it is."""
-        if noop_flag is not None and float(noop_flag) != 0:
-            return dst
-        return self.quantize(src, out=dst)
-
-    def make_empty(
-        self,
-        shape: Iterable[int],
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-    ) -> QuantizedTensor:
-        """A tensor with memory that has no values yet, for update_quantized."""
-        refuse(type(self).__name__, pin_memory=pin_memory)
-        if dtype not in VALUES:
-            raise TypeError(f"[{type(self).__name__}] got dtype = {dtype}; expected one of values")
-        place = place_of(device, type(self).__name__)
-        source = str(dtype).removeprefix("torch.")
-        codes = new_codes(list(shape), source, self.scaling, place)
-        return self.makes(_Content(codes, self), requires_grad)
-
-    def copy(self) -> Self:
-        """A copy with the same configuration; scale and amax are shared."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        quantizers.Quantizer.__init__(made, self._handle.copy())
-        return made
-
-    def calibrate(self, tensor: torch.Tensor) -> None:
-        """Records the amax of values without quantizing: delayed scaling raises its amax."""
-        self._check_tensor(tensor)
-        source = TORCH.describe(tensor.detach(), type(self).__name__)
-        self._handle.calibrate(source.view(value_kind(source, type(self).__name__)), source.stream)
-
-    def _check_tensor(self, tensor: Any) -> None:
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(
-                f"[{type(self).__name__}] got {type(tensor).__name__}; expected a torch tensor"
-            )
-
-    def _check_out(self, tensor: torch.Tensor, out: Any) -> None:
-        """Checks that out keeps its class, shape, dtype, device and format."""
-        op, wanted = type(self).__name__, self.makes.__name__
-        if type(out) is not self.makes:
-            raise TypeError(f"[{op}] got out of type {type(out).__name__}; expected {wanted}")
-        if out.shape != tensor.shape:
-            raise ValueError(
-                f"[{op}] got out of shape {tuple(out.shape)}; expected {tuple(tensor.shape)}"
-            )
-        if (out.dtype, out.device) != (tensor.dtype, tensor.device):
-            raise TypeError(
-                f"[{op}] got out of {out.dtype} on {out.device}; expected {tensor.dtype} on "
-                f"{tensor.device}"
-            )
-        there, makes = out.quantized.scaling, self.scaling
-        if (there.format.name, there.tile) != (makes.format.name, makes.tile):
-            raise ValueError(f"[{op}] got out with {there}; expected {makes}")
-
-    __call__ = quantize  # type: ignore[assignment]  # as quantize itself
-
-    def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
-        """Codes and scales without a tensor around them."""
-        return quantizers.Quantizer.quantize(self, values)
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(fp8_dtype={self.dtype.name}, rowwise={self.rowwise_usage}, "
-            f"columnwise={self.columnwise_usage})"
-        )
 
 
 class Float8Quantizer(Quantizer):
@@ -211,6 +68,17 @@ class Float8Quantizer(Quantizer):
             return self._amax
         return torch.where(self._amax > 0, self._amax, self._last_amax)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """With a scale and an amax of its own."""
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        scaling = self.scaling
+        copies = {"rowwise": scaling.rowwise, "columnwise": scaling.columnwise}
+        Float8Quantizer.__init__(
+            made, self.scale.clone(), self._amax.clone(), scaling.format, **copies
+        )
+        return made
+
     def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
         made = super().codes_of(values)
         TORCH.wrote(TORCH.describe(self._amax, type(self).__name__))
@@ -222,7 +90,7 @@ class Float8Quantizer(Quantizer):
 
 
 class Float8CurrentScalingQuantizer(Quantizer):
-    """One scale, from the tensor itself. device is where the tensor is."""
+    """One scale, from the tensor itself. device: where tensors will be; others are refused."""
 
     makes = Float8Tensor
 
@@ -242,7 +110,7 @@ class Float8CurrentScalingQuantizer(Quantizer):
         flags(op, with_amax_reduction=with_amax_reduction, force_pow_2_scales=force_pow_2_scales)
         real(amax_epsilon, "amax_epsilon", op)
         if device is not None:
-            place_of(device, op)
+            self._device = place_of(device, op)
         if with_amax_reduction != (amax_reduction_group is not None):
             raise ValueError(
                 "[Float8CurrentScalingQuantizer] with_amax_reduction and amax_reduction_group go "
