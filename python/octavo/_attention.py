@@ -154,11 +154,13 @@ def attention(
         heads, queries, keys], where any may be 1, or that without leading ones.
     block_table: k and v are pages of a pool then, [pages, heads, page tokens, size] of any strides,
         and token j of batch b is token j % page tokens of page block_table[b, j // page tokens]:
-        int32 [batch, most pages], where k is. On a device for "exact", "f32" and "bf16", and for
-        "strict" and "fast" where k and v are codes. key_lengths may be an int64 tensor on the
-        device then, which a captured graph reads anew in every run.
+        int32 [batch, most pages], where k is. On a device for "exact", "f32" and "bf16", for
+        "f16" where k and v are float16 or codes, and for "strict" and "fast" where they are codes.
+        key_lengths may be an int64 tensor on the device then, which a captured graph reads anew in
+        every run.
     precision: "auto": per head and range of rows the cheapest whose modelled error is within atol
-        of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights as two
+        of the exact result. "exact": float64. "f32". "bf16". "f16": float16 with sums in
+        float32; numbers beyond 65504 become Inf. "strict": FP8 inputs, weights as two
         FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8 everywhere.
         "naive": FP8 without scales, to see what that loses.
     certified: for "auto": the cheapest precision whose certified bound is within atol, for each

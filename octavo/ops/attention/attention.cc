@@ -68,8 +68,9 @@ void check_places(const AttentionCall& call, const Exec& exec) {
   check_beside(exec, lengths, sizeof(std::int64_t), kOp, "the array of key lengths");
   check(call.takes_as_given(options.rung), ErrorCode::unsupported, kOp, "got precision ",
         name_of(options.rung),
-        " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, or "
-        "strict or fast with K and V in codes: the others read all of K first");
+        " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, "
+        "f16 with K and V in float16 or codes, or strict or fast with K and V in codes: the others "
+        "read all of K first");
 }
 
 void check_bounds(const AttentionCall& call, const Exec& exec) {
@@ -243,7 +244,7 @@ QuantizedTensor attention_quantized(const Operand& q, const Operand& k, const Op
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"exact",    "f32",  "bf16",  "strict",
+constexpr std::array<std::string_view, 9> kNames = {"exact",    "f32",  "bf16",  "f16", "strict",
                                                     "balanced", "fast", "naive", "auto"};
 
 }  // namespace
@@ -254,7 +255,7 @@ AttentionRung parse_attention_rung(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return static_cast<AttentionRung>(i);
   fail(ErrorCode::invalid_argument, kOp, "got precision '", shown(name),
-       "'; expected auto, exact, f32, bf16, strict, balanced, fast or naive");
+       "'; expected auto, exact, f32, bf16, f16, strict, balanced, fast or naive");
 }
 
 }  // namespace octavo

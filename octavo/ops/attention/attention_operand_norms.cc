@@ -40,8 +40,7 @@ double largest_scale(const Operand& v) {
   const QuantizedTensor* const tensor = v.quantized();
   if (tensor == nullptr) return 0.0;
   const auto most = [](const View& scales) {
-    if (scales.dtype != DType::code)
-      return static_cast<double>(amax(scales, {}, AmaxOf::not_nan));
+    if (scales.dtype != DType::code) return static_cast<double>(amax(scales, {}, AmaxOf::not_nan));
     return static_cast<double>(amax(decode(scales, DType::f32).view(), {}, AmaxOf::not_nan));
   };
   const Tensor& of_tensor = tensor->rowwise.tensor_scale;
