@@ -91,6 +91,13 @@ struct AttentionReport {
   std::int64_t redone = 0;
 };
 
+// Largest magnitudes of a call, by which scales may be chosen; NaN where there was one.
+struct AttentionAmaxes {
+  float s = 0.0F;  // softmax_scale q k, capped, before a bias; of keys that rows see
+  float p = 0.0F;  // the weights that V is multiplied by: 2^(score - M), from 1/2 to 1
+  float o = 0.0F;  // the output
+};
+
 struct AttentionOptions {
   AttentionRung rung = AttentionRung::automatic;
   double rtol = 5e-3, atol = 5e-3;  // automatic only
@@ -131,6 +138,8 @@ struct AttentionOptions {
   // a cache keeps them; V is not read for them then.
   std::span<const AttentionStatistics> value_statistics{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
+  // If given, receives them, of all rows; on a CPU. S takes another product of Q and K.
+  AttentionAmaxes* amaxes = nullptr;
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with
@@ -155,6 +164,12 @@ OCTAVO_API void attention_into(const Operand& q, const Operand& k, const Operand
 // The f32 result through a quantizer of the layer.
 [[nodiscard]] OCTAVO_API QuantizedTensor attention_quantized(const Operand& q, const Operand& k,
                                                              const Operand& v, Quantizer& o,
+                                                             const AttentionOptions& options = {});
+
+// The same with a scaling: the codes of quantize(attention(..., {.out = f32}), scaling).
+[[nodiscard]] OCTAVO_API QuantizedTensor attention_quantized(const Operand& q, const Operand& k,
+                                                             const Operand& v,
+                                                             const Scaling& scaling,
                                                              const AttentionOptions& options = {});
 
 // The rounded Q, K and V of a rung, as f32 values of their shapes: the reference for the error of P

@@ -300,6 +300,7 @@ class Chooser {
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
     posteriori_.write_with(job);
+    job.p_amax = result_.p_amax;
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     run_bounded(call_, inputs_of(rung), job, exec_);

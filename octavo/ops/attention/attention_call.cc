@@ -302,6 +302,14 @@ AttentionJob AttentionCall::job() const {
   return job;
 }
 
+QuantizeOptions quantize_options(const AttentionOptions& options) {
+  return {.threads = options.threads,
+          .backend = options.backend,
+          .log = options.log,
+          .stream = options.stream,
+          .workspace = options.workspace};
+}
+
 bool is_f16_or_codes(const AttentionStack& stack) {
   return stack.is_quantized() || stack.elements().dtype == DType::f16;
 }

@@ -41,6 +41,9 @@ class AttentionStack {
   bool is_quantized_ = false;
 };
 
+// How the quantizers of a call run.
+[[nodiscard]] QuantizeOptions quantize_options(const AttentionOptions& options);
+
 [[nodiscard]] bool is_f16_or_codes(const AttentionStack& stack);
 
 struct AttentionCall {

@@ -205,6 +205,7 @@ class CertifiedChooser {
     AttentionJob job = inputs_of(rung).job;
     job.out = result_.out;
     job.log_sum_exp = result_.log_sum_exp;
+    job.p_amax = result_.p_amax;
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     return job;

@@ -13,14 +13,6 @@ constexpr std::string_view kOp = "attention";
 // P is at most 1, and 256 is below e4m3's largest value, 448; of f16 it leaves less subnormal.
 constexpr float kPFactor = 256.0F;
 
-QuantizeOptions quantize_options(const AttentionOptions& options) {
-  return {.threads = options.threads,
-          .backend = options.backend,
-          .log = options.log,
-          .stream = options.stream,
-          .workspace = options.workspace};
-}
-
 Scaling per_token(const Format& format) {
   Scaling scaling = preset("fp8-channel");
   scaling.format = format;
