@@ -183,7 +183,8 @@ def attention(
         keys that rows see), of P and of the result. On a CPU; costs another product of q and k.
     threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
-    Returns an array of q's library, or a QuantizedTensor; or a tuple with what else was asked for, in this order.
+    Returns an array of q's library, or a QuantizedTensor; or a tuple with what else was asked for,
+    in this order.
     """
     op = "attention"
     flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
