@@ -1,4 +1,4 @@
-"""What other tools make of a model: python peers.py TOOL RECIPE POLICY MODEL OUT --text ... (run.py).
+"""What other tools make of a model: python peers.py TOOL RECIPE POLICY MODEL OUT --text FILE
 
 Weights alone are quantized, as octavo's recipes nvfp4 and mxfp4 do; lm_head stays. Calibration sees
 the same tokens in the same windows. Runs in the environment of `make peers`.

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "octavo/base/hash/word_sum_internal.h"
 #include "octavo/base/hexadecimal.h"
-#include "octavo/base/word_sum_internal.h"
 
 namespace octavo::safetensors {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/temporary_name_internal.h"
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/random_bits.h"
-#include "octavo/base/text_hash_internal.h"
 
 namespace octavo {
 namespace {

@@ -15,7 +15,7 @@
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/whole_file.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 
 namespace octavo::eval {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
-#include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/model/eval/statistics_file.h"
 #include "octavo/model/model_fingerprint_internal.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "octavo/base/error.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/model/eval/token_windows_internal.h"
 
 namespace octavo::eval {

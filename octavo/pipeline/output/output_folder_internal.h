@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
-#include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/pipeline/output/shard_folder_internal.h"
 

@@ -1,7 +1,7 @@
 // The content hash of what was read of a source.
 #include <algorithm>
 
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/pipeline/stream/window_internal.h"
 
 namespace octavo {

@@ -11,7 +11,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/whole_file.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/output/folder_files_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "octavo/base/error.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/pipeline/plan/plan_internal.h"
 #include "octavo/pipeline/plan/recipe_scaling_internal.h"
 #include "octavo/pipeline/stream/amaxes_internal.h"

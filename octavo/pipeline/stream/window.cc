@@ -5,7 +5,7 @@
 
 #include "octavo/backend/registry_internal.h"
 #include "octavo/base/error.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/pipeline/stream/transpose_internal.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "octavo/base/error.h"
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
-#include "octavo/base/text_hash_internal.h"
 #include "octavo/pipeline/plan/each_plan_option_internal.h"
 #include "octavo/pipeline/plan/file/plan_file_internal.h"
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"

@@ -5,8 +5,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/json/json_reader_internal.h"
-#include "octavo/base/text_hash_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/small_file_internal.h"
 #include "octavo/pipeline/plan/each_plan_option_internal.h"

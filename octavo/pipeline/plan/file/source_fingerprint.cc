@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/hash/row_hash_internal.h"
+#include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
-#include "octavo/base/row_hash_internal.h"
-#include "octavo/base/text_hash_internal.h"
 #include "octavo/base/thread_pool.h"
 
 namespace octavo {

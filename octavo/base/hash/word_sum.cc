@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "octavo/base/word_sum_internal.h"
+#include "octavo/base/hash/word_sum_internal.h"
 
 namespace octavo {
 namespace {

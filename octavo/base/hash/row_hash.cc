@@ -2,7 +2,7 @@
 #include <array>
 #include <cstring>
 
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 
 namespace octavo {
 namespace {

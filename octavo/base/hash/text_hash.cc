@@ -1,4 +1,4 @@
-#include "octavo/base/text_hash_internal.h"
+#include "octavo/base/hash/text_hash_internal.h"
 
 namespace octavo {
 

@@ -1,4 +1,4 @@
-#include "octavo/base/word_sum_internal.h"
+#include "octavo/base/hash/word_sum_internal.h"
 
 #include <gtest/gtest.h>
 

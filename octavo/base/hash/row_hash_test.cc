@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 
 namespace octavo {
 namespace {
