@@ -44,7 +44,7 @@ struct Arguments {
 };
 
 const std::vector<std::string> kSampleNames = {"normal", "outlier", "peaked", "biased"};
-const std::vector<std::string> kRungNames = {"auto",   "exact",    "f32",  "bf16",
+const std::vector<std::string> kRungNames = {"auto",   "exact",    "f32",  "bf16", "f16",
                                              "strict", "balanced", "fast", "naive"};
 
 AttentionErrorOptions options_of(const Arguments& arguments) {

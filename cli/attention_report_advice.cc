@@ -11,11 +11,12 @@ namespace octavo::cli {
 namespace {
 
 // In the order of AttentionRung; docs/numerics/attention.md has the same table.
-constexpr std::array<RungWords, 8> kWords{{
+constexpr std::array<RungWords, 9> kWords{{
     {"nothing is rounded: f64, what the others are held against", "as given", "as given", "f64",
      "reference only"},
     {"everything in f32", "f32", "f32", "f32", "4"},
     {"everything in bf16: what 16-bit kernels do", "bf16", "bf16", "bf16", "2"},
+    {"everything in f16, sums in f32: for inputs of f16, within 65504", "f16", "f16", "f16", "2"},
     {"FP8 inputs, and weights in two FP8 terms: exact attention of those inputs",
      "e4m3, a scale per token", "e4m3, a scale per channel", "two e4m3 terms", "1.5"},
     {"Q and K in INT8, K without its mean and both rotated, so that outliers spread; the rest in "
@@ -25,15 +26,15 @@ constexpr std::array<RungWords, 8> kWords{{
      "e4m3 per channel", "e4m3, times 256", "1"},
     {"a counterexample, never to be used: FP8 without scales", "e4m3, no scale", "e4m3, no scale",
      "divided by its sum, then e4m3", "reference only"},
-    {"per head and range of rows the cheapest of fast, balanced, strict, bf16 and f32 that meets "
-     "the tolerance",
+    {"per head and range of rows the cheapest of fast, balanced, strict, bf16, f16 (of f16 "
+     "inputs) and f32 that meets the tolerance",
      "as chosen", "as chosen", "as chosen", "1 to 4"},
 }};
 
 // Those that a program would run by name, the cheapest first.
-constexpr std::array<AttentionRung, 5> kByCost{AttentionRung::fast, AttentionRung::strict,
+constexpr std::array<AttentionRung, 6> kByCost{AttentionRung::fast,     AttentionRung::strict,
                                                AttentionRung::balanced, AttentionRung::bf16,
-                                               AttentionRung::f32};
+                                               AttentionRung::f16,      AttentionRung::f32};
 
 const AttentionRungError* find(const AttentionCase& inputs, AttentionRung rung) {
   const auto at = std::find_if(inputs.rungs.begin(), inputs.rungs.end(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 # Tokens and head size; heads so that one iteration takes about as long for all.
-SHAPES = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
+SHAPES = [*((s, d) for s in (512, 2048, 8192) for d in (64, 128)), (65536, 64)]
 QUICK_SHAPES = [(128, 64), (256, 128)]
-HEADS = {512: 8, 2048: 2, 8192: 1}
-TURNS = {512: 5, 2048: 3, 8192: 1}
+HEADS = {512: 8, 2048: 2, 8192: 1, 65536: 1}
+TURNS = {512: 5, 2048: 3, 8192: 1, 65536: 1}
 # torch's bf16 takes minutes for long rows on CPUs without bf16 instructions, and the definition
 # (`naive` is nothing else) always.
 SLOW_UP_TO = {"torch bf16": 512, "naive": 512}
@@ -18,7 +18,7 @@ RIVALS = ("torch f32", "torch bf16")
 @dataclasses.dataclass(frozen=True)
 class Case:
     rung: str
-    inputs: str  # bfloat16, or a preset for Q, K and V
+    inputs: str  # a type of values, or a preset for Q, K and V
     at_least: dict[str, float]  # times a rival's speed
     peaks: tuple[str, ...]  # the instruction sets that may run it, the fastest first
 
@@ -26,6 +26,8 @@ class Case:
 CASES = [
     Case("f32", "float32", {}, ("fmla_f32",)),
     Case("bf16", "bfloat16", {"torch bf16": 1.3}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    # On a CPU that multiplies f16 into f32 (FMLAL) it must be 1.3 times torch.
+    Case("f16", "float16", {"torch f32": 1.05}, ("fmla_f32",)),
     Case("strict", "fp8-channel", {"torch f32": 2.0}, ("bfmmla", "fmla_f16", "fmla_f32")),
     Case("balanced", "bfloat16", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
     Case("fast", "fp8-channel", {}, ("bfmmla", "fmla_f16", "fmla_f32")),

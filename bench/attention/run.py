@@ -53,7 +53,8 @@ def print_row(row: dict) -> None:
         asked = ", ".join(f">= {least:g} x {rival}" for rival, least in row["at_least"].items())
         verdict = f"{asked} {'' if row['holds'] else 'MISSED'}"
     print(
-        f"  {row['case']:<10}{row['gflops']:8.2f}  {ratios:<42}  {share:<18} {verdict}".rstrip(),
+        f"  {row['case']:<10}{row['gflops']:8.2f} {row['us_per_head']:12.1f} us a head  "
+        f"{ratios:<42}  {share:<18} {verdict}".rstrip(),
         flush=True,
     )
 

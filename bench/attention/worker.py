@@ -32,7 +32,7 @@ from bench.attention.cases import (
 from bench.common.interleave import in_turns
 from bench.common.peaks import begin_beside_torch
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def inputs_of(case: Case, tensors: list[torch.Tensor]) -> list[object]:
@@ -81,6 +81,7 @@ def rows(
             "size": size,
             "heads": heads,
             "gflops": speed[case.rung],
+            "us_per_head": 1e6 * seconds[case.rung] / heads,
             "rivals": rivals,
             "ratios": ratios,
             "at_least": case.at_least,

@@ -58,6 +58,7 @@ enum class AttentionP : std::uint8_t {
   f64,  // not at all; reference only
   f32,
   bf16,
+  f16,
   fp8,        // e4m3, nearest even
   fp8_split,  // P = hi + lo, hi toward zero and lo (of what is left) to nearest even, both e4m3
   fp8_normalized,  // divided by its sum first, which is taken before rounding; reference only
@@ -145,7 +146,7 @@ struct AttentionJob {
   DType values =
       DType::f32;  // what values of Q, K and V are rounded to: f64 (not at all), f32, bf16
   AttentionP p = AttentionP::f32;
-  float p_factor = 1.0F;  // for e4m3 forms; a power of two of at most 256
+  float p_factor = 1.0F;  // for f16 and e4m3 forms; a power of two of at most 256
   // If given, becomes the maximum of itself and every p_j: what a quantizer of P tracks.
   float* p_amax = nullptr;
   // If given: [batches, heads, queries], dense: max_j p_j / (sum_j p_j + 2^(log2(e) sink - M)), the

@@ -13,7 +13,7 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 
 from octavo import _octavo, compat, quantizers, recipe
 from octavo._align import Aligned, align_exponents, quantize_aligned
-from octavo._attention import AttentionChoice, AttentionReport, attention
+from octavo._attention import AttentionAmax, AttentionChoice, AttentionReport, attention
 from octavo._checkpoint import (
     compare_checkpoints,
     convert_checkpoint,
@@ -60,6 +60,7 @@ from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, u
 __version__ = _octavo.version()
 
 __all__ = [
+    "AttentionAmax",
     "AttentionChoice",
     "AttentionReport",
     "Backend",

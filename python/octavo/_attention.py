@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
 from octavo._arrays import describe, describe_out
-from octavo._attention_report import AttentionChoice, AttentionReport
+from octavo._attention_report import AttentionAmax, AttentionChoice, AttentionReport
 from octavo._dtypes import dtype_name
-from octavo._gemm import Operand, _operand
+from octavo._gemm import Operand, _operand, _wanted
+from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
+from octavo._quantize import quantize
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -94,6 +96,7 @@ def attention(
     return_report: bool = False,
     return_bound: bool = False,
     return_probabilistic_bound: bool = False,
+    return_amax: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> Any: ...
 def attention(
@@ -122,6 +125,7 @@ def attention(
     return_report: bool = False,
     return_bound: bool = False,
     return_probabilistic_bound: bool = False,
+    return_amax: bool = False,
     threads: int = 0,
     stream: Any = None,
 ) -> Any:
@@ -154,17 +158,20 @@ def attention(
         heads, queries, keys], where any may be 1, or that without leading ones.
     block_table: k and v are pages of a pool then, [pages, heads, page tokens, size] of any strides,
         and token j of batch b is token j % page tokens of page block_table[b, j // page tokens]:
-        int32 [batch, most pages], where k is. On a device for "exact", "f32" and "bf16", and for
-        "strict" and "fast" where k and v are codes. key_lengths may be an int64 tensor on the
-        device then, which a captured graph reads anew in every run.
+        int32 [batch, most pages], where k is. On a device for "exact", "f32" and "bf16", for
+        "f16" where k and v are float16 or codes, and for "strict" and "fast" where they are codes.
+        key_lengths may be an int64 tensor on the device then, which a captured graph reads anew in
+        every run.
     precision: "auto": per head and range of rows the cheapest whose modelled error is within atol
-        of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights as two
+        of the exact result. "exact": float64. "f32". "bf16". "f16": float16 with sums in
+        float32; numbers beyond 65504 become Inf. "strict": FP8 inputs, weights as two
         FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8 everywhere.
         "naive": FP8 without scales, to see what that loses.
     certified: for "auto": the cheapest precision whose certified bound is within atol, for each
         range of rows, from norms of the inputs alone: no row is computed twice. Where none is,
         "f32", and the report says so.
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
+        A Scaling or the name of a preset quantizes the result, with scales of its own.
     return_lse: also the log-sum-exp of every row, float32.
     return_report: also an AttentionReport.
     return_bound: also a bound of the error of every row, float32: the largest error of its
@@ -172,13 +179,20 @@ def attention(
         are; infinite where nothing can be said (NaN, Inf). On a CPU, without dropout.
     return_probabilistic_bound: also a smaller bound, which a row exceeds with a probability of at
         most 1e-6 if roundings are independent and values are of keys.
+    return_amax: also an AttentionAmax: the largest magnitudes of S (softmax_scale q k, capped, of
+        keys that rows see), of P and of the result. On a CPU; costs another product of q and k.
     threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
 
-    Returns an array of q's library; or a tuple with what else was asked for, in this order.
+    Returns an array of q's library, or a QuantizedTensor; or a tuple with what else was asked for,
+    in this order.
     """
     op = "attention"
     flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
     flags(op, return_bound=return_bound, return_probabilistic_bound=return_probabilistic_bound)
+    flags(op, return_amax=return_amax)
+    scaling = None
+    if out is not None and isinstance(wanted := _wanted(out, op), Scaling):
+        scaling, out = wanted, "float32"
     factor = _factor(softmax_scale, op)
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     q_handle, k_handle, v_handle = (side.handle for side in operands)
@@ -243,14 +257,19 @@ def attention(
         certified=flag(certified, "certified", op),
         bound=views.get("bound"),
         probabilistic_bound=views.get("probabilistic_bound"),
+        find_amaxes=return_amax,
     )
     result = target.family.wrote(target) if is_callers else target.family.finish(target)
+    if scaling is not None:
+        result = quantize(result, scaling, threads=threads, stream=stream)
     extra: dict[str, Any] = {name: array.family.finish(array) for name, array in numbers.items()}
     if return_report:
         extra["report"] = AttentionReport(
             [AttentionChoice(*choice) for choice in found[0]], found[1]
         )
-    order = ("log_sum_exp", "report", "bound", "probabilistic_bound")
+    if return_amax:
+        extra["amax"] = AttentionAmax(*found[2])
+    order = ("log_sum_exp", "report", "bound", "probabilistic_bound", "amax")
     more = tuple(extra[name] for name in order if name in extra)
     return (result, *more) if more else result
 

@@ -40,6 +40,17 @@ class AttentionChoice(NamedTuple):
         )
 
 
+class AttentionAmax(NamedTuple):
+    """The largest magnitudes of a call, by which scales may be chosen; NaN where there was one."""
+
+    s: float
+    """Of the scores softmax_scale q k, capped, before a bias, of keys that rows see."""
+    p: float
+    """Of the weights that v is multiplied by, 2^(score - an integer): from 1/2 to 1."""
+    o: float
+    """Of the result."""
+
+
 class AttentionReport(NamedTuple):
     """What 'auto' chose."""
 

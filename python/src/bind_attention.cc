@@ -74,13 +74,15 @@ AttentionOptions options_of(const std::string& precision, double rtol, double at
 using Choice = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::string,
                           double, double, double, std::string>;
 
-std::tuple<std::vector<Choice>, std::int64_t> tuple_of(const AttentionReport& report) {
+using Amaxes = std::tuple<float, float, float>;
+std::tuple<std::vector<Choice>, std::int64_t, Amaxes> tuple_of(const AttentionReport& report,
+                                                               const AttentionAmaxes& amaxes) {
   std::vector<Choice> choices;
   for (const AttentionChoice& choice : report.choices)
     choices.emplace_back(choice.rows.batch, choice.rows.head, choice.rows.first, choice.rows.count,
                          std::string(name_of(choice.rung)), choice.n_eff, choice.predicted,
                          choice.tolerance, choice.explanation);
-  return {choices, report.redone};
+  return {choices, report.redone, {amaxes.s, amaxes.p, amaxes.o}};
 }
 
 void bind_cache(nb::module_& module) {
@@ -182,13 +184,15 @@ void bind_attention(nb::module_& module) {
          const std::optional<View>& sinks, int threads, std::uintptr_t stream, double dropout,
          std::uint64_t seed, const std::optional<TableArgument>& block_table,
          std::uintptr_t device_key_lengths, bool certified, const std::optional<View>& bound,
-         const std::optional<View>& probabilistic_bound) {
+         const std::optional<View>& probabilistic_bound, bool find_amaxes) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         AttentionOptions options =
             options_of(precision, rtol, atol, mask, {softmax_scale, soft_cap, sinks}, threads,
                        stream, {dropout, seed});
         AttentionReport report;
+        AttentionAmaxes amaxes;
         options.report = &report;
+        if (find_amaxes) options.amaxes = &amaxes;
         options.log_sum_exp = log_sum_exp.value_or(View{});
         options.bound = bound.value_or(View{});
         options.probabilistic_bound = probabilistic_bound.value_or(View{});
@@ -199,7 +203,7 @@ void bind_attention(nb::module_& module) {
           const nb::gil_scoped_release released;
           attention_into(operand_of(q), operand_of(k), operand_of(v), target, options);
         }
-        return tuple_of(report);
+        return tuple_of(report, amaxes);
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("target"), nb::arg("precision"),
       nb::arg("rtol"), nb::arg("atol"), nb::arg("causal"), nb::arg("bottom_right"), nb::arg("left"),
@@ -210,7 +214,10 @@ void bind_attention(nb::module_& module) {
       nb::arg("dropout") = 0.0, nb::arg("seed") = 0, nb::arg("block_table").none() = nb::none(),
       nb::arg("device_key_lengths") = 0, nb::arg("certified") = false,
       nb::arg("bound").none() = nb::none(), nb::arg("probabilistic_bound").none() = nb::none(),
-      "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
+      nb::arg("find_amaxes") = false,
+      "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again; the "
+      "largest "
+      "S, P and O.");
   module.def(
       "attention_backward",
       [](const OperandArgument& q, const OperandArgument& k, const OperandArgument& v,

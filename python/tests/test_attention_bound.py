@@ -20,7 +20,7 @@ def errors_of(out, q, k, v, **how):
     return np.abs(out.astype(np.float64) - exact).max(-1)
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16", "strict", "balanced", "fast", "auto"])
+@pytest.mark.parametrize("precision", ["f32", "bf16", "f16", "strict", "balanced", "fast", "auto"])
 def test_no_row_is_above_its_bound(precision):
     q, k, v = inputs()
     how = {"causal": True, "return_bound": True, "return_probabilistic_bound": True}

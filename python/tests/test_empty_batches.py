@@ -104,7 +104,7 @@ def test_dot_product_attention(name, queries, keys, batch, mask):
 
 
 @pytest.mark.parametrize(
-    "precision", ["auto", "exact", "f32", "bf16", "strict", "fast", "balanced"]
+    "precision", ["auto", "exact", "f32", "bf16", "f16", "strict", "fast", "balanced"]
 )
 @pytest.mark.parametrize("queries, keys, batch", [(0, 0, 2), (0, 3, 2), (3, 0, 2), (3, 3, 0)])
 def test_scaled_dot_product_attention(precision, queries, keys, batch):

@@ -8,8 +8,8 @@ namespace {
 constexpr std::int64_t kDepth = 64, kEarly = 256;  // keys that share norms
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
                 kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::array kRungs = {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict,
-                               AttentionRung::balanced, AttentionRung::fast};
+constexpr std::array kRungs = {AttentionRung::f32,    AttentionRung::bf16,     AttentionRung::f16,
+                               AttentionRung::strict, AttentionRung::balanced, AttentionRung::fast};
 
 float& at(const Tensor& tensor, std::int64_t row, std::int64_t col) {
   return tensor.span<float>()[static_cast<std::size_t>(row * tensor.shape()[3] + col)];

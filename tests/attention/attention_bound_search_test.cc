@@ -186,9 +186,9 @@ TEST(AttentionBoundSearch, RandomCalls) {
     Random random(seed + 1000);
     AttentionOptions options = call.options;
     const bool has_codes = one_in(random, 3);
-    options.rung =
-        one_of(random, {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict,
-                        AttentionRung::balanced, AttentionRung::fast, AttentionRung::automatic});
+    options.rung = one_of(
+        random, {AttentionRung::f32, AttentionRung::bf16, AttentionRung::f16, AttentionRung::strict,
+                 AttentionRung::balanced, AttentionRung::fast, AttentionRung::automatic});
     const bool takes_codes = options.rung != AttentionRung::balanced;
     try_everywhere(call, options, has_codes && takes_codes, found);
     // What `auto` promises, for tolerances from hopeless to wide.
@@ -213,8 +213,9 @@ TEST(AttentionBoundSearch, Climbing) {
   Found found;
   bool rounds = false;  // a backend has a bound of a rung that rounds
   for (const BackendInfo& backend : backends_with_bounds())
-    for (const AttentionRung rung : {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict,
-                                     AttentionRung::balanced, AttentionRung::fast})
+    for (const AttentionRung rung :
+         {AttentionRung::f32, AttentionRung::bf16, AttentionRung::f16, AttentionRung::strict,
+          AttentionRung::balanced, AttentionRung::fast})
       for (const bool is_decode : {false, true}) {
         Random random(static_cast<unsigned>(rung) * 2 + (is_decode ? 1U : 0U));
         Drawn call;

@@ -9,9 +9,9 @@
 
 namespace octavo::testing {
 
-inline constexpr std::array kBoundedRungs = {AttentionRung::f32, AttentionRung::bf16,
-                                             AttentionRung::strict, AttentionRung::balanced,
-                                             AttentionRung::fast};
+inline constexpr std::array kBoundedRungs = {AttentionRung::f32,      AttentionRung::bf16,
+                                             AttentionRung::f16,      AttentionRung::strict,
+                                             AttentionRung::balanced, AttentionRung::fast};
 
 struct BoundedRows {
   std::int64_t rows = 0, above = 0, above_probabilistic = 0, unknown = 0;

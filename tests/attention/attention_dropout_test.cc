@@ -31,8 +31,9 @@ const std::vector<Sizes>& mask_sizes() {
 TEST(AttentionDropout, TheSameWeightsOnEveryBackendAndRung) {
   const AttentionDropout dropout{.probability = kRate, .seed = 0x123456789ABCDEFull};
   for (const Sizes& sizes : mask_sizes())
-    for (const AttentionRung rung : {AttentionRung::exact, AttentionRung::f32, AttentionRung::bf16,
-                                     AttentionRung::strict, AttentionRung::fast}) {
+    for (const AttentionRung rung :
+         {AttentionRung::exact, AttentionRung::f32, AttentionRung::bf16, AttentionRung::f16,
+          AttentionRung::strict, AttentionRung::fast}) {
       const DType dtype = rung == AttentionRung::bf16 ? DType::bf16 : DType::f32;
       const Made made = with_visible_weights(sizes, dtype);
       for (const BackendInfo& backend : support::every_backend()) {

@@ -7,8 +7,8 @@ namespace octavo::testing {
 namespace {
 
 constexpr std::array kRungs = {
-    AttentionRung::exact, AttentionRung::f32,      AttentionRung::bf16,     AttentionRung::strict,
-    AttentionRung::fast,  AttentionRung::balanced, AttentionRung::automatic};
+    AttentionRung::exact,  AttentionRung::f32,  AttentionRung::bf16,     AttentionRung::f16,
+    AttentionRung::strict, AttentionRung::fast, AttentionRung::balanced, AttentionRung::automatic};
 
 bool is_nan_row(const Tensor& out, std::int64_t row) {
   const std::int64_t width = out.shape()[3];

@@ -13,8 +13,8 @@ constexpr float kInf = std::numeric_limits<float>::infinity(),
                 kNaN = std::numeric_limits<float>::quiet_NaN();
 const std::vector<float> kSinks = {-kInf, -4.0F, 0.0F, 3.0F, 8.0F, 20.0F};
 constexpr std::array kAllRungs = {
-    AttentionRung::exact, AttentionRung::f32,      AttentionRung::bf16,     AttentionRung::strict,
-    AttentionRung::fast,  AttentionRung::balanced, AttentionRung::automatic};
+    AttentionRung::exact,  AttentionRung::f32,  AttentionRung::bf16,     AttentionRung::f16,
+    AttentionRung::strict, AttentionRung::fast, AttentionRung::balanced, AttentionRung::automatic};
 
 // 30 and 50 are Gemma 2's; 3 is far below the scores of peaked inputs.
 TEST(AttentionSoftCap, GateWithCapsAndSinks) {

@@ -6,9 +6,9 @@
 namespace octavo::testing {
 namespace {
 
-constexpr std::array kRungs = {AttentionRung::f32,      AttentionRung::bf16,
-                               AttentionRung::balanced, AttentionRung::strict,
-                               AttentionRung::fast,     AttentionRung::automatic};
+constexpr std::array kRungs = {AttentionRung::f32,      AttentionRung::bf16,   AttentionRung::f16,
+                               AttentionRung::balanced, AttentionRung::strict, AttentionRung::fast,
+                               AttentionRung::automatic};
 
 TEST(AttentionThread, AnyNumberGivesTheSameBits) {
   const Sizes sizes{

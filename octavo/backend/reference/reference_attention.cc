@@ -28,6 +28,8 @@ double rounded_p(AttentionP form, double p) {
       return static_cast<double>(static_cast<float>(p));
     case AttentionP::bf16:
       return rounded(bf16_format, p);
+    case AttentionP::f16:
+      return rounded(f16_format, p);
     case AttentionP::fp8:
     case AttentionP::fp8_normalized:
       return rounded(e4m3fn, p);

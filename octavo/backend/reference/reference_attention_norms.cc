@@ -92,6 +92,10 @@ bool attention_rounding(const AttentionJob& job, AttentionRounding& rounding) {
       rounding.weights += 0x1p-8;
       rounding.lost = 0x1p-133;
       return true;
+    case AttentionP::f16:
+      rounding.weights += 0x1p-11;
+      rounding.lost = 0x1p-25 / static_cast<double>(job.p_factor);
+      return true;
     // Below 2^-6 steps of e4m3 are 2^-9, of P times 256.
     case AttentionP::fp8:
       rounding.weights += 0x1p-4;

@@ -68,8 +68,18 @@ void check_places(const AttentionCall& call, const Exec& exec) {
   check_beside(exec, lengths, sizeof(std::int64_t), kOp, "the array of key lengths");
   check(call.takes_as_given(options.rung), ErrorCode::unsupported, kOp, "got precision ",
         name_of(options.rung),
-        " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, or "
-        "strict or fast with K and V in codes: the others read all of K first");
+        " with a block table, or lengths of keys on the device; expected exact, f32 or bf16, "
+        "f16 with K and V in float16 or codes, or strict or fast with K and V in codes: the others "
+        "read all of K first");
+}
+
+void check_amaxes(const AttentionCall& call, const Exec& exec) {
+  if (call.options.amaxes == nullptr) return;
+  check(exec.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp,
+        "got tensors of a device and a request for the largest S, P and O; they are found on a CPU "
+        "alone");
+  check(call.options.ranges.empty(), ErrorCode::invalid_argument, kOp,
+        "got ranges of rows and a request for the largest S, P and O, which are of all rows");
 }
 
 void check_bounds(const AttentionCall& call, const Exec& exec) {
@@ -149,6 +159,23 @@ Shape attention_shape(const Operand& q, const Operand& k, const Operand& v) {
   return AttentionCall(q, k, v, options, kOp).out_shape();
 }
 
+namespace {
+
+// The rung of the options, or those that `auto` chooses.
+void attend(const AttentionCall& call, const AttentionResult& result, const Exec& exec) {
+  const AttentionOptions& options = call.options;
+  if (options.certified) return attention_certified(call, result, exec);
+  if (options.rung == AttentionRung::automatic) return attention_automatic(call, result, exec);
+  const RungInputs inputs = rung_inputs(call, options.rung, exec);
+  AttentionJob job = inputs.job;
+  job.out = result.out;
+  job.log_sum_exp = result.log_sum_exp;
+  job.p_amax = result.p_amax;
+  run_bounded(call, inputs, job, exec);
+}
+
+}  // namespace
+
 void attention_into(const Operand& q, const Operand& k, const Operand& v, const View& out,
                     const AttentionOptions& options) {
   const FpEnvGuard guard;
@@ -171,9 +198,11 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
     if (is_given(*one.view)) views.push_back(one);
   const Exec exec = make_exec_on(views, call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
+  if (options.amaxes != nullptr) *options.amaxes = {};
   if (call.is_empty()) return;
   check_places(call, exec);
   check_bounds(call, exec);
+  check_amaxes(call, exec);
   if (options.block_table.exists() && exec.device.kind == DeviceKind::cpu)
     return attend_pages(call, out);
   if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {
@@ -201,23 +230,20 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
     return;
   }
 
+  Tensor largest_p;
   AttentionResult result{.out = AttentionStack(Operand(out), kOp, "the output").operand(),
                          .log_sum_exp = static_cast<float*>(options.log_sum_exp.data)};
-  if (options.certified) return attention_certified(call, result, exec);
-  if (options.rung == AttentionRung::automatic) return attention_automatic(call, result, exec);
-  const RungInputs inputs = rung_inputs(call, options.rung, exec);
-  AttentionJob job = inputs.job;
-  job.out = result.out;
-  job.log_sum_exp = result.log_sum_exp;
-  Tensor largest_p;
-  if (options.p_quantizer != nullptr) {
+  if (options.p_quantizer != nullptr || options.amaxes != nullptr) {
     largest_p = temporary_values(exec, {1}, DType::f32);
-    job.p_amax = static_cast<float*>(largest_p.view().data);
-    clear_memory(exec, job.p_amax, sizeof(float));
+    result.p_amax = static_cast<float*>(largest_p.view().data);
+    clear_memory(exec, result.p_amax, sizeof(float));
   }
-  run_bounded(call, inputs, job, exec);
+  attend(call, result, exec);
   if (options.p_quantizer != nullptr)
     options.p_quantizer->calibrate(largest_p.view(), {.stream = options.stream});
+  if (options.amaxes == nullptr) return;
+  const QuantizeOptions how{.threads = options.threads, .backend = options.backend};
+  *options.amaxes = {.s = score_amax(call), .p = *result.p_amax, .o = amax(out, how)};
 }
 
 Tensor attention(const Operand& q, const Operand& k, const Operand& v,
@@ -234,16 +260,20 @@ QuantizedTensor attention_quantized(const Operand& q, const Operand& k, const Op
   AttentionOptions wide = options;
   wide.out = DType::f32;
   const Tensor out = attention(q, k, v, wide);
-  return o.quantize(out.view(), {.threads = options.threads,
-                                 .backend = options.backend,
-                                 .log = options.log,
-                                 .stream = options.stream,
-                                 .workspace = options.workspace});
+  return o.quantize(out.view(), quantize_options(options));
+}
+
+QuantizedTensor attention_quantized(const Operand& q, const Operand& k, const Operand& v,
+                                    const Scaling& scaling, const AttentionOptions& options) {
+  AttentionOptions wide = options;
+  wide.out = DType::f32;
+  const Tensor out = attention(q, k, v, wide);
+  return quantize(out.view(), scaling, quantize_options(options));
 }
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"exact",    "f32",  "bf16",  "strict",
+constexpr std::array<std::string_view, 9> kNames = {"exact",    "f32",  "bf16",  "f16", "strict",
                                                     "balanced", "fast", "naive", "auto"};
 
 }  // namespace
@@ -254,7 +284,7 @@ AttentionRung parse_attention_rung(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return static_cast<AttentionRung>(i);
   fail(ErrorCode::invalid_argument, kOp, "got precision '", shown(name),
-       "'; expected auto, exact, f32, bf16, strict, balanced, fast or naive");
+       "'; expected auto, exact, f32, bf16, f16, strict, balanced, fast or naive");
 }
 
 }  // namespace octavo

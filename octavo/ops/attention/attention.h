@@ -31,12 +31,13 @@ enum class AttentionRung : std::uint8_t {
   exact,      // nothing is rounded; reference only
   f32,        // values and P in f32
   bf16,       // values and P in bf16
+  f16,        // values and P in f16, sums in f32; values beyond 65504 become Inf
   strict,     // Q, K, V in e4m3, P as two e4m3 terms: exact attention of those inputs within 5e-3
   balanced,   // Q and K in int8 per token, K smoothed, both rotated (Hadamard); V and P in bf16
   fast,       // everything in e4m3: Q, K per token, K smoothed, V per channel, P times 256
   naive,      // a counterexample: e4m3 without scales, P normalized before it is rounded
-  automatic,  // per head and range of rows, the cheapest of fast, balanced, strict, bf16 and f32
-              // whose modelled error meets rtol and atol
+  automatic,  // per head and range of rows, the cheapest of fast, balanced, strict, bf16, f16
+              // (where inputs are f16) and f32 whose modelled error meets rtol and atol
 };
 
 // Which keys a query row attends to.
@@ -90,12 +91,19 @@ struct AttentionReport {
   std::int64_t redone = 0;
 };
 
+// Largest magnitudes of a call, by which scales may be chosen; NaN where there was one.
+struct AttentionAmaxes {
+  float s = 0.0F;  // softmax_scale q k, capped, before a bias; of keys that rows see
+  float p = 0.0F;  // the weights that V is multiplied by: 2^(score - M), from 1/2 to 1
+  float o = 0.0F;  // the output
+};
+
 struct AttentionOptions {
   AttentionRung rung = AttentionRung::automatic;
   double rtol = 5e-3, atol = 5e-3;  // automatic only
   AttentionMask mask{};
-  // On a device with rungs that take K and V as they are: exact, f32 and bf16, and strict and fast
-  // where both are codes. So is mask.device_key_lengths.
+  // On a device with rungs that take K and V as they are: exact, f32 and bf16, f16 where both are
+  // f16 or codes, and strict and fast where both are codes. So is mask.device_key_lengths.
   BlockTable block_table{};
   std::optional<double> softmax_scale{};  // 1 / sqrt(D)
   // Scores x = softmax_scale q k become soft_cap tanh(x / soft_cap), before a bias is added and
@@ -130,6 +138,8 @@ struct AttentionOptions {
   // a cache keeps them; V is not read for them then.
   std::span<const AttentionStatistics> value_statistics{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
+  // If given, receives them, of all rows; on a CPU. S takes another product of Q and K.
+  AttentionAmaxes* amaxes = nullptr;
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with
@@ -154,6 +164,12 @@ OCTAVO_API void attention_into(const Operand& q, const Operand& k, const Operand
 // The f32 result through a quantizer of the layer.
 [[nodiscard]] OCTAVO_API QuantizedTensor attention_quantized(const Operand& q, const Operand& k,
                                                              const Operand& v, Quantizer& o,
+                                                             const AttentionOptions& options = {});
+
+// The same with a scaling: the codes of quantize(attention(..., {.out = f32}), scaling).
+[[nodiscard]] OCTAVO_API QuantizedTensor attention_quantized(const Operand& q, const Operand& k,
+                                                             const Operand& v,
+                                                             const Scaling& scaling,
                                                              const AttentionOptions& options = {});
 
 // The rounded Q, K and V of a rung, as f32 values of their shapes: the reference for the error of P
@@ -194,7 +210,7 @@ OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, cons
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,
                                                const Operand& v);
 
-// "exact", "f32", "bf16", "strict", "balanced", "fast", "naive", "auto".
+// "exact", "f32", "bf16", "f16", "strict", "balanced", "fast", "naive", "auto".
 OCTAVO_API std::string_view name_of(AttentionRung rung);
 OCTAVO_API AttentionRung parse_attention_rung(std::string_view name);
 

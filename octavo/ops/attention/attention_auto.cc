@@ -40,7 +40,8 @@ class Chooser {
         posteriori_(call, result, facts_) {}
 
   void run() {
-    cut_ranges();
+    for (const AttentionRange& range : call_.ranges_of(kRowsPerRange))
+      choices_.push_back({.rows = range});
     of_choice_.resize(choices_.size());
     for (AttentionChoice& choice : choices_) {
       choice.tolerance = tolerance_of(choice.rows).left;
@@ -72,10 +73,15 @@ class Chooser {
     bool is_unsampled = false;
   };
 
-  // Does bf16 meet the tolerance for any row, whatever its weights?
+  // The 16-bit rung that rounds the inputs least.
+  [[nodiscard]] AttentionRung narrow_rung(const AttentionRange& range) const {
+    return may_take(AttentionRung::f16, range) ? AttentionRung::f16 : AttentionRung::bf16;
+  }
+  // Does it meet the tolerance for any row, whatever its weights?
   [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
-    return rungs_.have(AttentionRung::bf16) && facts_.takes(AttentionRung::bf16, choice.rows) &&
-           facts_.is_safe_for_any_row(AttentionRung::bf16, choice.rows, choice.tolerance);
+    const AttentionRung rung = narrow_rung(choice.rows);
+    return may_take(rung, choice.rows) &&
+           facts_.is_safe_for_any_row(rung, choice.rows, choice.tolerance);
   }
   [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
     for (const AttentionRung rung : kRungsByCost) {
@@ -86,7 +92,7 @@ class Chooser {
   }
 
   // Sampling a head costs as much as packing its keys: where less than half of its rows could use a
-  // rung cheaper than bf16, and bf16 is safe, no row is sampled.
+  // rung cheaper than 16 bits, and those are safe, no row is sampled.
   void find_unsampled_ranges() {
     std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
     for (const AttentionChoice& choice : choices_)
@@ -97,26 +103,6 @@ class Chooser {
 
   [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
     return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
-  }
-
-  // The caller's ranges, split at the ranges of the statistics.
-  void cut_ranges() {
-    const auto cut = [&](AttentionRange range) {
-      while (range.count > 0) {
-        const std::int64_t count =
-            std::min(range.count, kRowsPerRange - range.first % kRowsPerRange);
-        choices_.push_back({.rows = {range.batch, range.head, range.first, count}});
-        range.first += count;
-        range.count -= count;
-      }
-    };
-    if (!call_.options.ranges.empty()) {
-      for (const AttentionRange& range : call_.options.ranges) cut(range);
-      return;
-    }
-    for (std::int64_t batch = 0; batch < call_.q.batches(); ++batch)
-      for (std::int64_t head = 0; head < call_.q.heads(); ++head)
-        cut({.batch = batch, .head = head, .first = 0, .count = call_.q.rows()});
   }
 
   // Sample rows of a range: the row with the longest query, some evenly spaced rows (at least one
@@ -209,8 +195,9 @@ class Chooser {
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       open[i] = !of_choice_[i].is_unsampled;
       if (open[i]) continue;
-      choices_[i].rung = AttentionRung::bf16;
-      choices_[i].predicted = facts_.error_without_averaging(AttentionRung::bf16, choices_[i].rows);
+      const AttentionRung rung = narrow_rung(choices_[i].rows);
+      choices_[i].rung = rung;
+      choices_[i].predicted = facts_.error_without_averaging(rung, choices_[i].rows);
     }
     for (const AttentionRung rung : kRungsByCost) {
       const bool last = rung == kRungsByCost.back();
@@ -252,8 +239,10 @@ class Chooser {
   // of K.
   [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
     if (!rungs_.have(rung)) return false;
-    if (!is_decode_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
-    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
+    if (!facts_.takes(rung, range)) return false;
+    if (!is_decode_ || rung == kRungsByCost.back()) return true;
+    return (rung == AttentionRung::bf16 || rung == AttentionRung::f16) &&
+           facts_.is_as_given(rung, range) && knows_values(range);
   }
 
   // False where only some rows of V have statistics, and those are zeros.
@@ -311,6 +300,7 @@ class Chooser {
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
     posteriori_.write_with(job);
+    job.p_amax = result_.p_amax;
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     run_bounded(call_, inputs_of(rung), job, exec_);

@@ -8,6 +8,7 @@ namespace octavo {
 struct AttentionResult {
   AttentionOperand out{};
   float* log_sum_exp = nullptr;
+  float* p_amax = nullptr;  // as in AttentionJob
 };
 void attention_automatic(const AttentionCall& call, const AttentionResult& result,
                          const Exec& exec);

@@ -18,13 +18,15 @@ constexpr std::string_view kOp = "attention_backward";
 
 // [B, H, rows, cols] as f32.
 Tensor values_of(const AttentionCall& call, const AttentionStack& given, const Operand& operand,
-                 const QuantizedTensor& made, float* mean, bool rotated, bool in_bf16,
-                 const Exec& exec) {
+                 const QuantizedTensor& made, const Tensor& halves, float* mean, bool rotated,
+                 bool in_bf16, const Exec& exec) {
   const QuantizedTensor* codes = made.rowwise.exists() ? &made : operand.quantized();
   if (codes != nullptr) {
     const Tensor values = dequantize(*codes, DType::f32);
     return prepared(call, AttentionStack(values, kOp, "a copy"), {}, mean, rotated, true, exec);
   }
+  if (halves.owner() != nullptr)
+    return prepared(call, AttentionStack(halves, kOp, "a copy"), {}, nullptr, false, false, exec);
   Tensor values = prepared(call, given, {}, nullptr, false, false, exec);
   if (in_bf16 && given.elements().dtype != DType::bf16) {
     const Tensor rounded = encode(values.view(), bf16_format, {.overflow = Overflow::ieee});
@@ -38,11 +40,12 @@ AttentionInputs inputs_of(const AttentionCall& call, AttentionRung rung, const E
   const RungInputs inputs = rung_inputs(call, rung, exec);
   float* mean = inputs.mean.owner() != nullptr ? inputs.mean.span<float>().data() : nullptr;
   const bool in_bf16 = inputs.job.values == DType::bf16;
-  return {
-      .q =
-          values_of(call, call.q, call.q_operand, inputs.q, nullptr, inputs.rotated, in_bf16, exec),
-      .k = values_of(call, call.k, call.k_operand, inputs.k, mean, inputs.rotated, in_bf16, exec),
-      .v = values_of(call, call.v, call.v_operand, inputs.v, nullptr, false, in_bf16, exec)};
+  return {.q = values_of(call, call.q, call.q_operand, inputs.q, inputs.halves_of_q, nullptr,
+                         inputs.rotated, in_bf16, exec),
+          .k = values_of(call, call.k, call.k_operand, inputs.k, inputs.halves_of_k, mean,
+                         inputs.rotated, in_bf16, exec),
+          .v = values_of(call, call.v, call.v_operand, inputs.v, inputs.halves_of_v, nullptr, false,
+                         in_bf16, exec)};
 }
 
 Exec exec_of(const AttentionCall& call, std::vector<NamedView> views) {
@@ -74,19 +77,25 @@ void set_inputs_on_device(AttentionBackwardJob& job, const AttentionCall& call, 
   AttentionJob& forward = job.forward;
   forward.values = inputs.job.values;
   forward.p = rung == AttentionRung::exact               ? AttentionP::f64
+              : rung == AttentionRung::f16               ? AttentionP::f32
               : rung == AttentionRung::f32 && !automatic ? AttentionP::f32
                                                          : AttentionP::bf16;
   float* const mean =
       inputs.mean.owner() != nullptr ? static_cast<float*>(inputs.mean.view().data) : nullptr;
   const auto set = [&](AttentionOperand& to, Tensor& copy, const Operand& given,
-                       const QuantizedTensor& made, float* shift, bool rotated) {
+                       const QuantizedTensor& made, const Tensor& halves, float* shift,
+                       bool rotated) {
+    if (halves.owner() != nullptr) {
+      to = AttentionStack(halves, kOp, "a copy").operand();
+      return;
+    }
     if (!made.rowwise.exists() && given.quantized() == nullptr) return;
     copy = values_on_device(call, given, made, shift, rotated, exec);
     to = AttentionStack(copy, kOp, "a copy").operand();
   };
-  set(forward.q, copies.q, call.q_operand, inputs.q, nullptr, inputs.rotated);
-  set(forward.k, copies.k, call.k_operand, inputs.k, mean, inputs.rotated);
-  set(forward.v, copies.v, call.v_operand, inputs.v, nullptr, false);
+  set(forward.q, copies.q, call.q_operand, inputs.q, inputs.halves_of_q, nullptr, inputs.rotated);
+  set(forward.k, copies.k, call.k_operand, inputs.k, inputs.halves_of_k, mean, inputs.rotated);
+  set(forward.v, copies.v, call.v_operand, inputs.v, inputs.halves_of_v, nullptr, false);
 }
 
 Tensor reshaped(const Tensor& tensor, const Shape& shape) {

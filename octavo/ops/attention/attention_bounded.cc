@@ -29,13 +29,14 @@ double preparation_error(const AttentionCall& call) {
 }
 
 NormedOperand normed(const AttentionStack& given, const Tensor& prepared,
-                     const QuantizedTensor& codes, const AttentionOperand& used, double error) {
+                     const QuantizedTensor& codes, const Tensor& halves,
+                     const AttentionOperand& used, double error) {
   NormedOperand operand{.given = given.operand()};
   if (prepared.owner() != nullptr) {
     operand.given = AttentionStack(Operand(prepared), "attention", "a copy").operand();
     operand.prepared = error;
   }
-  if (codes.rowwise.exists()) operand.used = &used;
+  if (codes.rowwise.exists() || halves.owner() != nullptr) operand.used = &used;
   return operand;
 }
 
@@ -89,9 +90,12 @@ class Bounder {
         job_(job),
         terms_(terms_with(call, job, attention_rounding(exec, call.options, job))),
         mean_(largest_mean(call, inputs) * 0x1p-24),
-        norms_(call, normed(call.q, inputs.prepared_q, inputs.q, job.q, preparation_error(call)),
-               normed(call.k, inputs.prepared_k, inputs.k, job.k, preparation_error(call)),
-               normed(call.v, {}, inputs.v, job.v, 0.0), job.values, exec) {}
+        norms_(call,
+               normed(call.q, inputs.prepared_q, inputs.q, inputs.halves_of_q, job.q,
+                      preparation_error(call)),
+               normed(call.k, inputs.prepared_k, inputs.k, inputs.halves_of_k, job.k,
+                      preparation_error(call)),
+               normed(call.v, {}, inputs.v, inputs.halves_of_v, job.v, 0.0), job.values, exec) {}
 
   void write(const AttentionRange& range) const {
     for (std::int64_t row = range.first; row < range.first + range.count; ++row)

@@ -302,18 +302,50 @@ AttentionJob AttentionCall::job() const {
   return job;
 }
 
+QuantizeOptions quantize_options(const AttentionOptions& options) {
+  return {.threads = options.threads,
+          .backend = options.backend,
+          .log = options.log,
+          .stream = options.stream,
+          .workspace = options.workspace};
+}
+
+bool is_f16_or_codes(const AttentionStack& stack) {
+  return stack.is_quantized() || stack.elements().dtype == DType::f16;
+}
+
 bool AttentionCall::takes_as_given(AttentionRung rung) const {
   switch (rung) {
     case AttentionRung::exact:
     case AttentionRung::f32:
     case AttentionRung::bf16:
       return true;
+    case AttentionRung::f16:
+      return is_f16_or_codes(k) && is_f16_or_codes(v);
     case AttentionRung::strict:
     case AttentionRung::fast:
       return k.is_quantized() && v.is_quantized();
     default:
       return false;
   }
+}
+
+std::vector<AttentionRange> AttentionCall::ranges_of(std::int64_t rows) const {
+  std::vector<AttentionRange> ranges;
+  const auto cut = [&](AttentionRange range) {
+    while (range.count > 0) {
+      const std::int64_t count = std::min(range.count, rows - range.first % rows);
+      ranges.push_back({range.batch, range.head, range.first, count});
+      range.first += count;
+      range.count -= count;
+    }
+  };
+  for (const AttentionRange& range : options.ranges) cut(range);
+  if (!options.ranges.empty()) return ranges;
+  for (std::int64_t batch = 0; batch < q.batches(); ++batch)
+    for (std::int64_t head = 0; head < q.heads(); ++head)
+      cut({.batch = batch, .head = head, .first = 0, .count = q.rows()});
+  return ranges;
 }
 
 Shape AttentionCall::out_shape() const {

@@ -41,6 +41,11 @@ class AttentionStack {
   bool is_quantized_ = false;
 };
 
+// How the quantizers of a call run.
+[[nodiscard]] QuantizeOptions quantize_options(const AttentionOptions& options);
+
+[[nodiscard]] bool is_f16_or_codes(const AttentionStack& stack);
+
 struct AttentionCall {
   AttentionCall(const Operand& q, const Operand& k, const Operand& v,
                 const AttentionOptions& options, std::string_view op);
@@ -55,6 +60,8 @@ struct AttentionCall {
   }
   // Does this rung read K and V as they are, without a copy in another form?
   [[nodiscard]] bool takes_as_given(AttentionRung rung) const;
+  // The caller's ranges, or all rows, split at multiples of `rows`.
+  [[nodiscard]] std::vector<AttentionRange> ranges_of(std::int64_t rows) const;
   // Multiply-adds, to choose the number of threads.
   [[nodiscard]] std::int64_t work() const;
   [[nodiscard]] bool is_empty() const;  // no row to write

@@ -80,7 +80,8 @@ class CertifiedChooser {
         norms_(call, as_given(call.q), as_given(call.k), as_given(call.v), DType::f64, exec) {}
 
   void run() {
-    cut_ranges();
+    for (const AttentionRange& range : call_.ranges_of(kRowsPerRange))
+      choices_.push_back({.rows = range, .tolerance = tolerance_of(range)});
     std::vector<std::string> tried(choices_.size());
     std::vector<bool> open(choices_.size(), true);
     for (const AttentionRung rung : kRungsByCost) {
@@ -105,24 +106,6 @@ class CertifiedChooser {
   }
 
  private:
-  void cut_ranges() {
-    const auto cut = [&](AttentionRange range) {
-      while (range.count > 0) {
-        const std::int64_t count =
-            std::min(range.count, kRowsPerRange - range.first % kRowsPerRange);
-        choices_.push_back({.rows = {range.batch, range.head, range.first, count}});
-        choices_.back().tolerance = tolerance_of(choices_.back().rows);
-        range.first += count;
-        range.count -= count;
-      }
-    };
-    for (const AttentionRange& range : options_.ranges) cut(range);
-    if (!options_.ranges.empty()) return;
-    for (std::int64_t batch = 0; batch < job_.batches; ++batch)
-      for (std::int64_t head = 0; head < job_.heads; ++head)
-        cut({.batch = batch, .head = head, .first = 0, .count = job_.queries});
-  }
-
   // One past the last key that a row of the range sees.
   [[nodiscard]] std::int64_t end_of(const AttentionRange& range) const {
     std::int64_t end = 0;
@@ -150,6 +133,8 @@ class CertifiedChooser {
                                 options_.k_quantizer != nullptr || options_.v_quantizer != nullptr;
     if (has_quantizers && (rung == AttentionRung::strict || rung == AttentionRung::fast))
       return false;
+    if (rung == AttentionRung::f16)
+      return is_f16_or_codes(call_.q) && is_f16_or_codes(call_.k) && is_f16_or_codes(call_.v);
     const bool smooths = !rounds_given_keys(rung) && !call_.k.is_quantized();
     if (smooths && (call_.sees_level() || result_.log_sum_exp != nullptr)) return false;
     return rung != AttentionRung::balanced || (!call_.q.is_quantized() && !call_.k.is_quantized());
@@ -220,6 +205,7 @@ class CertifiedChooser {
     AttentionJob job = inputs_of(rung).job;
     job.out = result_.out;
     job.log_sum_exp = result_.log_sum_exp;
+    job.p_amax = result_.p_amax;
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     return job;

@@ -10,15 +10,17 @@ namespace {
 
 // Root mean square of the relative error of rounding a number whose logarithm is spread evenly: of
 // e4m3 2.6 % (steps of 2^-3 relative to the power of two below: 2^-3 / sqrt(12) / 1.386), of bf16
-// 2^-4 of that, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a rest of at
-// most 2^-3, which is rounded to 2.6 %).
-constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
+// 2^-4 of that, of f16 2^-7, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a
+// rest of at most 2^-3, which is rounded to 2.6 %).
+constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF16 = kE4m3 / 128, kF32 = kE4m3 / (1 << 20),
+                 kSplit = kE4m3 / 8;
 const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
 
 // Relative error of a value of type `given` that a rung rounds with rms error `rounded`.
 double error_of(double rounded, DType given) {
   if (given == DType::code) return 0.0;  // used as they are
   if (rounded == kF32) return given == DType::f64 ? kF32 : 0.0;
+  if (rounded == kF16 && given == DType::f16) return 0.0;
   return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
 }
 
@@ -33,6 +35,7 @@ double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  /
 // Combined relative error of Q and K on a rung that keeps them as floats.
 double relative_error(AttentionRung rung, const RangeFacts& facts) {
   const double of_value = rung == AttentionRung::bf16  ? kBf16
+                          : rung == AttentionRung::f16 ? kF16
                           : rung == AttentionRung::f32 ? kF32
                                                        : kE4m3;
   return root_sum_square(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
@@ -74,6 +77,8 @@ double most_p_error(AttentionRung rung) {
       return 0x1p-4;
     case AttentionRung::strict:
       return 0x1p-7;
+    case AttentionRung::f16:
+      return 0x1p-11;
     case AttentionRung::f32:
       return 0x1p-24;
     default:
@@ -87,6 +92,8 @@ double p_error(AttentionRung rung) {
       return kE4m3;
     case AttentionRung::strict:
       return kSplit;
+    case AttentionRung::f16:
+      return kF16;
     case AttentionRung::f32:
       return kF32;
     default:
@@ -99,6 +106,8 @@ double v_error(AttentionRung rung, DType given) {
     case AttentionRung::fast:
     case AttentionRung::strict:
       return error_of(kE4m3, given);
+    case AttentionRung::f16:
+      return error_of(kF16, given);
     case AttentionRung::f32:
       return error_of(kF32, given);
     default:
@@ -108,6 +117,7 @@ double v_error(AttentionRung rung, DType given) {
 
 double most_v_error(AttentionRung rung, DType given) {
   const double error = v_error(rung, given);
+  if (error == kF16) return 0x1p-11;
   return error == kE4m3 ? 0x1p-4 : error == kBf16 ? 0x1p-9 : error == kF32 ? 0x1p-24 : 0.0;
 }
 
@@ -129,6 +139,14 @@ bool rounds_given_keys(AttentionRung rung) {
 }
 
 bool takes(AttentionRung rung, const RangeFacts& facts) {
+  if (rung == AttentionRung::f16) {
+    const auto is = [&](auto&& good) {
+      return good(facts.q_type) + good(facts.k_type) + good(facts.v_type);
+    };
+    const int halves = is([](DType type) { return int{type == DType::f16}; }),
+              codes = is([](DType type) { return int{type == DType::code}; });
+    return halves > 0 && halves + codes == 3;
+  }
   const bool needs_level = facts.log_sum_exp || facts.sees_level;
   if (needs_level && facts.k_type != DType::code && !rounds_given_keys(rung)) return false;
   if (rung != AttentionRung::balanced) return true;

@@ -13,9 +13,9 @@
 namespace octavo {
 
 // From the cheapest to the most expensive, by the time of their products.
-inline constexpr std::array<AttentionRung, 5> kRungsByCost = {
-    AttentionRung::fast, AttentionRung::balanced, AttentionRung::strict, AttentionRung::bf16,
-    AttentionRung::f32};
+inline constexpr std::array<AttentionRung, 6> kRungsByCost = {
+    AttentionRung::fast, AttentionRung::balanced, AttentionRung::strict,
+    AttentionRung::bf16, AttentionRung::f16,      AttentionRung::f32};
 
 inline constexpr double kDeviations = 6.0;  // standard deviations covered by a modelled error
 
@@ -62,7 +62,8 @@ struct MeanDeviation {
 
 // Does this rung take such inputs? Where K is smoothed for the call, the log-sum-exp contains
 // rounded Q times the mean of K, which this model does not cover. Nor where a soft cap or sinks
-// forbid smoothing.
+// forbid smoothing. f16 is for inputs of f16 (and codes beside them), which it does not round: the
+// model knows neither values beyond its range nor subnormal ones.
 [[nodiscard]] bool takes(AttentionRung rung, const RangeFacts& facts);
 
 // An output that is the mean of n independent values deviates from the mean of V by about rms /

@@ -22,7 +22,7 @@ std::string explanation_for(const AttentionChoice& choice, const ChoiceFacts& fa
              " more than rtol allows, which is not within ", tolerance, ": take float32");
   if (facts.is_decode)
     explanation += text("; decode attention, no row was sampled: n_eff is assumed to be 2",
-                        choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
+                        choice.rung != AttentionRung::f32 ? ", and inputs as they are" : "");
   if (facts.values_step > 1)
     explanation += text("; the statistics of V are of one row in ", facts.values_step,
                         facts.knows_values ? "" : ", all zeros: its size is unknown");

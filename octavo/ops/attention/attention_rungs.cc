@@ -1,6 +1,7 @@
 #include "octavo/ops/attention/attention_rungs_internal.h"
 
 #include "octavo/base/error.h"
+#include "octavo/convert/convert.h"
 #include "octavo/exec/temporary_internal.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/quant/quantize.h"
@@ -9,15 +10,8 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "attention";
-constexpr float kPFactor = 256.0F;  // P is at most 1, and 256 is below e4m3's largest value, 448
-
-QuantizeOptions quantize_options(const AttentionOptions& options) {
-  return {.threads = options.threads,
-          .backend = options.backend,
-          .log = options.log,
-          .stream = options.stream,
-          .workspace = options.workspace};
-}
+// P is at most 1, and 256 is below e4m3's largest value, 448; of f16 it leaves less subnormal.
+constexpr float kPFactor = 256.0F;
 
 Scaling per_token(const Format& format) {
   Scaling scaling = preset("fp8-channel");
@@ -117,6 +111,27 @@ void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& 
   inputs.job.key_shift = numbers_of(inputs.memory_of_shift);
 }
 
+// Values in f16, beside codes and what is f16 already.
+void narrow_to_f16(RungInputs& inputs, const AttentionCall& call, const Exec& exec) {
+  const auto narrow = [&](const AttentionStack& from, Tensor& copy, AttentionOperand& to,
+                          std::string_view name) {
+    if (is_f16_or_codes(from)) return;
+    const View values = from.elements();
+    copy = temporary_values(exec, values.shape, DType::f16);
+    if (!inputs.is_plan && element_count(values.shape) > 0)
+      encode(values, code_view(copy.view().data, f16_format, values.shape),
+             {.overflow = Overflow::ieee},
+             {.threads = call.options.threads,
+              .backend = call.options.backend,
+              .log = call.options.log,
+              .stream = call.options.stream});
+    to = operand_of(copy, name);
+  };
+  narrow(call.q, inputs.halves_of_q, inputs.job.q, "Q");
+  narrow(call.k, inputs.halves_of_k, inputs.job.k, "K");
+  narrow(call.v, inputs.halves_of_v, inputs.job.v, "V");
+}
+
 // e4m3 as it comes, with a scale of one.
 void cast_naively(RungInputs& inputs, const AttentionCall& call, const Exec& exec) {
   for (const AttentionStack* stack : {&call.q, &call.k, &call.v})
@@ -186,6 +201,11 @@ RungInputs made_inputs(const AttentionCall& call, AttentionRung rung, bool is_pl
     case AttentionRung::automatic:
       job.values = DType::bf16;
       job.p = AttentionP::bf16;
+      return inputs;
+    case AttentionRung::f16:
+      job.p = AttentionP::f16;
+      job.p_factor = kPFactor;
+      narrow_to_f16(inputs, call, exec);
       return inputs;
     case AttentionRung::strict:
       job.p = AttentionP::fp8_split;

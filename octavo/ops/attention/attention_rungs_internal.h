@@ -15,6 +15,8 @@ struct RungInputs {
   bool rotated = false;           // Q and K are Hadamard-transformed
   bool is_plan = false;           // planned_inputs
   Tensor memory_of_shift{}, memory_of_v{};
+  // Where they were rounded to f16.
+  Tensor halves_of_q{}, halves_of_k{}, halves_of_v{};
   // Q and K as they were before they were quantized, where they were smoothed or rotated.
   Tensor prepared_q{}, prepared_k{};
 };

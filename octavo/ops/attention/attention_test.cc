@@ -186,11 +186,12 @@ TEST(Attention, OutputsThatDoNotFitAreNamed) {
 }
 
 TEST(Attention, NamesOfRungs) {
-  for (const char* name : {"exact", "f32", "bf16", "strict", "balanced", "fast", "naive", "auto"})
+  for (const char* name :
+       {"exact", "f32", "bf16", "f16", "strict", "balanced", "fast", "naive", "auto"})
     EXPECT_EQ(name_of(parse_attention_rung(name)), name);
   EXPECT_EQ(message_of([] { (void)parse_attention_rung("fp8"); }),
-            "[attention] got precision 'fp8'; expected auto, exact, f32, bf16, strict, balanced, "
-            "fast or naive");
+            "[attention] got precision 'fp8'; expected auto, exact, f32, bf16, f16, strict, "
+            "balanced, fast or naive");
 }
 
 // A layer's state: delayed scales of Q, K and V, an amax of each, of P and of O.

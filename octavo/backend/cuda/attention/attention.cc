@@ -58,7 +58,8 @@ void attention(const Exec& exec, const AttentionJob& job) {
   tell_general(exec, job);
   AttentionJob general = job;
   // Rounding P saves the general kernel nothing.
-  if (job.p == AttentionP::bf16 || job.p == AttentionP::fp8 || job.p == AttentionP::fp8_split) {
+  if (job.p == AttentionP::bf16 || job.p == AttentionP::f16 || job.p == AttentionP::fp8 ||
+      job.p == AttentionP::fp8_split) {
     general.p = AttentionP::f32;
     general.p_factor = 1.0F;
   }

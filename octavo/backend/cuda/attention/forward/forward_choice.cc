@@ -60,8 +60,8 @@ bool fits_values(const AttentionOperand& v) {
 
 std::optional<ForwardForm> form_of(const AttentionJob& job) {
   const bool q_codes = job.q.first.is_quantized(), k_codes = job.k.first.is_quantized();
-  if (job.p == AttentionP::f32 || job.p == AttentionP::f64 || job.p == AttentionP::fp8_normalized ||
-      q_codes != k_codes || !fits_values(job.v))
+  if (job.p == AttentionP::f32 || job.p == AttentionP::f64 || job.p == AttentionP::f16 ||
+      job.p == AttentionP::fp8_normalized || q_codes != k_codes || !fits_values(job.v))
     return std::nullopt;
   if (!q_codes)
     return job.p == AttentionP::bf16 && job.values == DType::bf16 && !job.v.first.is_quantized() &&
