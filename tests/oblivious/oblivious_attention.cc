@@ -20,14 +20,16 @@ void check_one(Checker& checker, const Kernels& kernels, AttentionRung rung, con
   for (const HiddenOperand* operand : {&q, &k, &v}) operand->add_to(inputs);
   std::uint64_t seed = 4;
   for (const Checker::Bytes input : inputs) fill(input, seed++);
-  checker.judge(
-      text(kernels.name, ": attention ", name_of(rung), " of ", name, ", ", size.queries, " x ",
-           size.keys, " x ", size.depth, causal ? ", causal" : ""),
-      inputs, {bytes_of(out)}, [&] {
-        attention_into(
-            q.operand(), k.operand(), v.operand(), out.view(),
-            {.rung = rung, .mask = {.causal = causal}, .threads = 1, .backend = &kernels});
-      });
+  checker.judge(text(kernels.name, ": attention ", name_of(rung), " of ", name, ", ", size.queries,
+                     " x ", size.keys, " x ", size.depth, causal ? ", causal" : ""),
+                inputs, {bytes_of(out)}, [&] {
+                  attention_into(q.operand(), k.operand(), v.operand(), out.view(),
+                                 {.rung = rung,
+                                  .mask = {.causal = causal},
+                                  .oblivious = true,
+                                  .threads = 1,
+                                  .backend = &kernels});
+                });
 }
 
 }  // namespace

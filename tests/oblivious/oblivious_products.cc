@@ -40,7 +40,7 @@ void check_product(Checker& checker, const Kernels& kernels, const char* a_name,
   std::vector<Bytes> inputs;
   a.add_to(inputs);
   b.add_to(inputs);
-  GemmOptions options{.threads = 1, .backend = &kernels};
+  GemmOptions options{.oblivious = true, .threads = 1, .backend = &kernels};
   if (has_epilogue) {
     options.bias = bias.view();
     options.residual = residual.view();

@@ -130,6 +130,10 @@ struct AttentionOptions {
   // a cache keeps them; V is not read for them then.
   std::span<const AttentionStatistics> value_statistics{};
   AttentionReport* report = nullptr;  // receives the choices and their explanations
+  // Data-oblivious: no branch and no address depends on the numbers of Q, K and V or their scales,
+  // only on shapes, masks, lengths, biases and sinks, so that time and traces tell nothing of them.
+  // Of a rung that is named, on a CPU; slower. Without bounds and p_quantizer.
+  bool oblivious = false;
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with
