@@ -227,10 +227,9 @@ const Kernels& GemmRun::chosen(const GemmJob& job) const {
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
-  if (does(kernels, job)) return kernels;
-  check(
-      !job.oblivious, ErrorCode::unsupported, op_, "backend '", kernels.name,
-      "' has no data-oblivious kernel for it; 'reference', which would take it, branches on data");
+  if (does(kernels, job) && !(job.oblivious && &kernels == &reference_backend())) return kernels;
+  check(!job.oblivious, ErrorCode::unsupported, op_, "backend '", kernels.name,
+        "' has no data-oblivious kernel for it, and 'reference' branches on data");
   const bool defined_there = job.accumulator == Accumulator::f64 ||
                              job.accumulator == Accumulator::hopper_fp8 ||
                              job.accumulator == Accumulator::amx_bf16;

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <memory>
+#include <new>
 #include <numbers>
 #include <vector>
 
@@ -80,6 +80,11 @@ float dot(const float* a, const float* b, std::int64_t n) {
   return sum;
 }
 
+// Of a thread.
+struct Scratch {
+  float queries[kRows][kMaxHeadSize], sums[kRows][kMaxHeadSize], tile[kKeys][kMaxHeadSize];
+};
+
 // A row after its softmax.
 struct RowState {
   float top = -kInfinity, base = 0.0F, sum = 0.0F, squares = 0.0F;
@@ -90,7 +95,7 @@ struct RowState {
 class Rows {
  public:
   Rows(const Isa& isa, const AttentionJob& job, std::int64_t batch, std::int64_t head,
-       std::int64_t first, std::int64_t count, float* scores)
+       std::int64_t first, std::int64_t count, std::byte* memory)
       : job_(job),
         batch_(batch),
         head_(head),
@@ -99,15 +104,16 @@ class Rows {
         pitch_(round_up(std::max<std::int64_t>(job.keys, 1), 16)),
         depth_(job.q.first.cols()),
         width_(job.v.first.cols()),
-        scores_(scores),
+        scores_(reinterpret_cast<float*>(memory + sizeof(Scratch))),
         q_(isa, job.q.at(batch, head), job.values, FactoredScales::none),
         k_(isa, job.k.at(batch, job.kv_head(head)), job.values, FactoredScales::none),
         v_(isa, job.v.at(batch, job.kv_head(head)), job.values, FactoredScales::none),
-        store_(isa, job.out.first.values.dtype) {
+        store_(isa, job.out.first.values.dtype),
+        scratch_(*new (memory) Scratch) {
     for (std::int64_t r = 0; r < count_; ++r) {
       seen_[r] = job.keys_of(batch, first + r);
       if (seen_[r].begin >= seen_[r].end) seen_[r] = {};
-      if (first + r < rows_in(job, batch)) q_.row(first + r, queries_[r]);
+      if (first + r < rows_in(job, batch)) q_.row(first + r, scratch_.queries[r]);
       if (seen_[r].end == 0) continue;
       all_ = all_.end == 0 ? seen_[r]
                            : AttentionJob::Keys{std::min(all_.begin, seen_[r].begin),
@@ -118,7 +124,7 @@ class Rows {
   void run() {
     find_scores();
     for (std::int64_t r = 0; r < count_; ++r) weigh_row(r);
-    std::fill_n(&sums_[0][0], kRows * kMaxHeadSize, 0.0F);
+    for (float(&row)[kMaxHeadSize] : scratch_.sums) std::fill_n(row, width_, 0.0F);
     add_values();
     for (std::int64_t r = 0; r < count_; ++r) finish(r);
   }
@@ -142,10 +148,10 @@ class Rows {
     const auto factor = static_cast<float>(job_.softmax_scale * std::numbers::log2e);
     for (std::int64_t key = all_.begin; key < all_.end; key += kKeys) {
       const std::int64_t keys = std::min(kKeys, all_.end - key);
-      for (std::int64_t j = 0; j < keys; ++j) k_.row(key + j, tile_[j]);
+      for (std::int64_t j = 0; j < keys; ++j) k_.row(key + j, scratch_.tile[j]);
       for (std::int64_t r = 0; r < count_; ++r)
         for_each_seen(r, key, [&](std::int64_t j) {
-          scores_of(r)[j] = dot(queries_[r], tile_[j - key], depth_) * factor;
+          scores_of(r)[j] = dot(scratch_.queries[r], scratch_.tile[j - key], depth_) * factor;
         });
     }
     for (std::int64_t r = 0; r < count_; ++r) {
@@ -192,7 +198,7 @@ class Rows {
   void add_values() {
     for (std::int64_t key = all_.begin; key < all_.end; key += kKeys) {
       const std::int64_t keys = std::min(kKeys, all_.end - key);
-      for (std::int64_t j = 0; j < keys; ++j) v_.row(key + j, tile_[j]);
+      for (std::int64_t j = 0; j < keys; ++j) v_.row(key + j, scratch_.tile[j]);
       for (std::int64_t r = 0; r < count_; ++r) {
         alignas(64) float some[kMaxHeadSize] = {};
         const float* const bias = bias_of(r);
@@ -201,9 +207,9 @@ class Rows {
               (job_.dropout.exists() && !dropout_keep(job_.dropout, batch_, head_, first_ + r, j)))
             return;
           const float p = scores_of(r)[j];
-          for (std::int64_t e = 0; e < width_; ++e) some[e] += p * tile_[j - key][e];
+          for (std::int64_t e = 0; e < width_; ++e) some[e] += p * scratch_.tile[j - key][e];
         });
-        for (std::int64_t e = 0; e < width_; ++e) sums_[r][e] += some[e];
+        for (std::int64_t e = 0; e < width_; ++e) scratch_.sums[r][e] += some[e];
       }
     }
   }
@@ -243,7 +249,8 @@ class Rows {
                 factor = job_.dropout.exists() ? static_cast<float>(job_.dropout.factor()) : 1.0F;
     alignas(64) float values[kMaxHeadSize];
     for (std::int64_t e = 0; e < width_; ++e)
-      values[e] = chosen(poisoned, kNaN, chosen(empty, 0.0F, sums_[r][e] / sum * share * factor));
+      values[e] =
+          chosen(poisoned, kNaN, chosen(empty, 0.0F, scratch_.sums[r][e] / sum * share * factor));
     store_(job_.out.at(batch_, head_).values, row, values);
     const float largest = chosen(empty, 0.0F, exp2_of(state.top - state.base)),
                 weight = chosen(poisoned, kNaN, largest / sum * share), part = share / sum,
@@ -258,7 +265,7 @@ class Rows {
           job_.key_shift + (batch_ * job_.kv_heads + job_.kv_head(head_)) * depth_;
       double along = 0.0;
       for (std::int64_t d = 0; d < depth_; ++d)
-        along += static_cast<double>(queries_[r][d]) * static_cast<double>(shift[d]);
+        along += static_cast<double>(scratch_.queries[r][d]) * static_cast<double>(shift[d]);
       result += chosen(empty, 0.0, along * job_.softmax_scale);
     }
     constexpr double kMost = std::numeric_limits<float>::max();
@@ -275,19 +282,19 @@ class Rows {
   RowStore store_;
   AttentionJob::Keys seen_[kRows] = {}, all_{};
   RowState states_[kRows] = {};
-  alignas(64) float queries_[kRows][kMaxHeadSize] = {};
-  alignas(64) float tile_[kKeys][kMaxHeadSize];
-  alignas(64) float sums_[kRows][kMaxHeadSize];
+  Scratch& scratch_;
 };
 
-std::int64_t scores_of_part(const AttentionJob& job) {
-  return kRows * round_up(std::max<std::int64_t>(job.keys, 1), 16);
+std::int64_t bytes_of_part(const AttentionJob& job) {
+  return static_cast<std::int64_t>(sizeof(Scratch)) +
+         kRows * round_up(std::max<std::int64_t>(job.keys, 1), 16) *
+             static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace
 
 std::int64_t oblivious_attention_workspace(const Exec& exec, const AttentionJob& job) {
-  return std::max(1, exec.threads) * scores_of_part(job) * static_cast<std::int64_t>(sizeof(float));
+  return std::max(1, exec.threads) * bytes_of_part(job);
 }
 
 void attend_obliviously(const Isa& isa, const Exec& exec, const AttentionJob& job) {
@@ -310,13 +317,10 @@ void attend_obliviously(const Isa& isa, const Exec& exec, const AttentionJob& jo
             parts =
                 static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(1, count)));
   parallel_parts(count, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
-    float* const scores =
-        reinterpret_cast<float*>(exec.workspace.data()) + part * scores_of_part(job);
+    std::byte* const memory = exec.workspace.data() + part * bytes_of_part(job);
     for (std::int64_t i = first; i < last; ++i) {
       const Block& block = blocks[static_cast<std::size_t>(i)];
-      const auto rows = std::make_unique<Rows>(isa, job, block.batch, block.head, block.first,
-                                               block.count, scores);
-      rows->run();
+      Rows(isa, job, block.batch, block.head, block.first, block.count, memory).run();
     }
   });
 }
