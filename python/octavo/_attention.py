@@ -165,8 +165,8 @@ def attention(
     certified: for "auto": the cheapest precision whose certified bound is within atol, for each
         range of rows, from norms of the inputs alone: no row is computed twice. Where none is,
         "f32", and the report says so.
-    oblivious: data-oblivious: no branch and no address depends on the numbers of q, k and v, only on
-        shapes, masks, lengths, the bias and sinks. Of a named precision, on a CPU; slower.
+    oblivious: data-oblivious: no branch and no address depends on the numbers of q, k and v, only
+        on shapes, masks, lengths, the bias and sinks. Of a named precision, on a CPU; slower.
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
     return_lse: also the log-sum-exp of every row, float32.
     return_report: also an AttentionReport.
