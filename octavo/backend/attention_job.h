@@ -158,6 +158,10 @@ struct AttentionJob {
   // largest weight is one); 0 for a row that sees no key.
   float* weight_squares = nullptr;
 
+  // No branch and no address depends on elements and scales of Q, K and V (it may on masks, lengths,
+  // biases and sinks). Without p_amax.
+  bool oblivious = false;
+
   // If given: only these rows are computed; others are not touched. Ranges do not overlap.
   const AttentionRange* ranges = nullptr;
   std::int64_t range_count = 0;

@@ -97,6 +97,10 @@ struct GemmJob {
   // A group of a grouped GEMM that runs as a job of its own: its sums must have the order that they
   // would have in the grouped job.
   bool is_group = false;
+
+  // No branch and no address depends on elements, scales, bias or residual: what could be found out
+  // about them is not looked at.
+  bool oblivious = false;
 };
 
 }  // namespace octavo

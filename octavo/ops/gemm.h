@@ -57,6 +57,10 @@ struct GemmOptions {
   // alignment would lose most of a block, since such operands are not aligned. The call then
   // synchronizes with the device.
   std::int64_t* aligned = nullptr;
+  // Data-oblivious: no branch and no address depends on the numbers of a call, only on shapes and
+  // formats, so that its time and its traces tell nothing of them. On a CPU, with the accumulators
+  // native and f32; slower where scales decide what is exact.
+  bool oblivious = false;
 
   int threads = 0;  // 0: one for each core that the process may use; results do not depend on it
   const Kernels* backend = nullptr;

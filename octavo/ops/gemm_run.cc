@@ -130,6 +130,7 @@ GemmRun::GemmRun(const GemmOperands& operands, const NamedView& out, const GemmO
       exec_(checked_exec(operands, out, options, op)),
       memory_(exec_),
       count_memory_(exec_) {
+  if (options.oblivious) check_oblivious();
   if (options.aligned == nullptr || !is_on_device()) return;
   check_may_wait(exec_, op,
                  "no count of aligned elements can be returned to the host; leave it out (aligned, "
@@ -146,7 +147,8 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
               .b = b,
               .out = out,
               .accumulator = is_default ? Accumulator::f32 : options_.accumulator,
-              .promote_every = options_.promote_every};
+              .promote_every = options_.promote_every,
+              .oblivious = options_.oblivious};
   if (job.accumulator == Accumulator::f16 && !is_on_device())
     for (GemmOperand* operand : {&job.a, &job.b})
       if (operand->is_quantized()) operand->largest_code = largest_code(operand->quantized.codes);
@@ -160,6 +162,15 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
   if (options_.activation) job.activation = producer_kind(*options_.activation);
   job.aligned = aligned_;
   return job;
+}
+
+void GemmRun::check_oblivious() const {
+  check(!is_on_device(), ErrorCode::unsupported, op_,
+        "got oblivious with operands on a device, whose kernels are not proved data-oblivious; "
+        "multiply on the CPU");
+  check(options_.accumulator == Accumulator::native || options_.accumulator == Accumulator::f32,
+        ErrorCode::unsupported, op_, "got oblivious with the accumulator ",
+        name_of(options_.accumulator), "; expected native or float32");
 }
 
 bool GemmRun::offers(const GemmJob& job) const {
@@ -216,7 +227,9 @@ const Kernels& GemmRun::chosen(const GemmJob& job) const {
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
-  if (does(kernels, job)) return kernels;
+  if (does(kernels, job) && !(job.oblivious && &kernels == &reference_backend())) return kernels;
+  check(!job.oblivious, ErrorCode::unsupported, op_, "backend '", kernels.name,
+        "' has no data-oblivious kernel for it, and 'reference' branches on data");
   const bool defined_there = job.accumulator == Accumulator::f64 ||
                              job.accumulator == Accumulator::hopper_fp8 ||
                              job.accumulator == Accumulator::amx_bf16;

@@ -56,6 +56,7 @@ class GemmRun {
   void check_packed(const GemmJob& job) const;  // throws where packed weights cannot be read
   // Throws where a device's backend does not offer the product: names the request and the
   // alternatives.
+  void check_oblivious() const;
   [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;
 
   const GemmOperands& operands_;

@@ -120,6 +120,7 @@ def attention(
     rtol: float = 5e-3,
     atol: float = 5e-3,
     certified: bool = False,
+    oblivious: bool = False,
     out: Any = None,
     return_lse: bool = False,
     return_report: bool = False,
@@ -170,6 +171,8 @@ def attention(
     certified: for "auto": the cheapest precision whose certified bound is within atol, for each
         range of rows, from norms of the inputs alone: no row is computed twice. Where none is,
         "f32", and the report says so.
+    oblivious: data-oblivious: no branch and no address depends on the numbers of q, k and v, only
+        on shapes, masks, lengths, the bias and sinks. Of a named precision, on a CPU; slower.
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
         A Scaling or the name of a preset quantizes the result, with scales of its own.
     return_lse: also the log-sum-exp of every row, float32.
@@ -255,6 +258,7 @@ def attention(
         block_table=None if table is None else table.of_rows(),
         device_key_lengths=0 if device_lengths is None else device_lengths.address,
         certified=flag(certified, "certified", op),
+        oblivious=flag(oblivious, "oblivious", op),
         bound=views.get("bound"),
         probabilistic_bound=views.get("probabilistic_bound"),
         find_amaxes=return_amax,

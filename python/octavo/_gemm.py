@@ -96,6 +96,7 @@ def gemm(
     out: Any = "float32",
     accumulator: str = "native",
     promote_every: int = 128,
+    oblivious: bool = False,
     threads: int = 0,
     stream: Any = None,
     return_aligned: bool = False,
@@ -126,6 +127,8 @@ def gemm(
         a multiple of 32; 0 is never. A GPU has 128 alone.
     threads: maximum number of threads, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
+    oblivious: data-oblivious: no branch and no address depends on the numbers of a, b, bias and
+        residual, only on shapes and formats. On a CPU, with the accumulator native or float32.
     return_aligned: also return the number of elements of MX operands whose value changed in the
         product, because a GPU aligned block exponents, per row or per 128 columns. 0: it is the
         product of a and b as they are. It is 0, too, where alignment would lose most of a block:
@@ -151,6 +154,7 @@ def gemm(
         out=out,
         accumulator=accumulator,
         promote_every=promote_every,
+        oblivious=oblivious,
         threads=threads,
         stream=stream,
         return_aligned=return_aligned,
@@ -168,15 +172,17 @@ def product(
     residual: Any = None,
     accumulator: str = "native",
     promote_every: int = 128,
+    oblivious: bool = False,
     threads: int = 0,
     stream: Any = None,
     return_aligned: bool = False,
 ) -> Any:
     """gemm of checked operands."""
-    flags(op, return_aligned=return_aligned)
+    flags(op, return_aligned=return_aligned, oblivious=oblivious)
     arguments, how, kept = _around(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
+    how["oblivious"] = oblivious
     wanted = _wanted("float32" if out is None else out, op)
     right = b if isinstance(b, PackedWeights) else b.handle
     shape = tuple(_octavo.gemm_shape(a.handle, right))

@@ -505,7 +505,7 @@ def pack(weights: View | QuantizedTensor, *, threads: int = 0) -> PackedWeights:
 def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights) -> list[int]:
     """Of the product, checked."""
 
-def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False, oblivious: bool = False) -> int:
     """
     activation(A B^T + bias) + residual, into a view of values. Returns how many elements alignment changed, if that is asked for.
     """
@@ -515,13 +515,13 @@ def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Seq
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
+def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor | PackedWeights, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False, oblivious: bool = False) -> int:
     """The same as codes with scales, into memory of `out`."""
 
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""
 
-def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0, stream: int = 0, dropout: float = 0.0, seed: int = 0, block_table: tuple[int, int, int, int] | None = None, device_key_lengths: int = 0, certified: bool = False, bound: View | None = None, probabilistic_bound: View | None = None, find_amaxes: bool = False) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int, tuple[float, float, float]]:
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, soft_cap: float = 0.0, sinks: View | None = None, threads: int = 0, stream: int = 0, dropout: float = 0.0, seed: int = 0, block_table: tuple[int, int, int, int] | None = None, device_key_lengths: int = 0, certified: bool = False, bound: View | None = None, probabilistic_bound: View | None = None, find_amaxes: bool = False, oblivious: bool = False) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int, tuple[float, float, float]]:
     """
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again; the largest S, P and O.
     """

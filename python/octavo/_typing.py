@@ -48,6 +48,7 @@ class ProductOptions(RunOptions, total=False):
 
 class GemmOptions(ProductOptions, total=False):
     quantize_a: str | Scaling | None
+    oblivious: bool
 
 
 class AttentionOptions(RunOptions, total=False):
@@ -67,6 +68,7 @@ class AttentionOptions(RunOptions, total=False):
     rtol: float
     atol: float
     certified: bool
+    oblivious: bool
     out: Any
 
 

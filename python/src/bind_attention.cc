@@ -184,7 +184,7 @@ void bind_attention(nb::module_& module) {
          const std::optional<View>& sinks, int threads, std::uintptr_t stream, double dropout,
          std::uint64_t seed, const std::optional<TableArgument>& block_table,
          std::uintptr_t device_key_lengths, bool certified, const std::optional<View>& bound,
-         const std::optional<View>& probabilistic_bound, bool find_amaxes) {
+         const std::optional<View>& probabilistic_bound, bool find_amaxes, bool oblivious) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         AttentionOptions options =
             options_of(precision, rtol, atol, mask, {softmax_scale, soft_cap, sinks}, threads,
@@ -197,6 +197,7 @@ void bind_attention(nb::module_& module) {
         options.bound = bound.value_or(View{});
         options.probabilistic_bound = probabilistic_bound.value_or(View{});
         options.certified = certified;
+        options.oblivious = oblivious;
         options.block_table = table_of(block_table);
         options.mask.device_key_lengths = reinterpret_cast<const std::int64_t*>(device_key_lengths);
         {
@@ -214,7 +215,7 @@ void bind_attention(nb::module_& module) {
       nb::arg("dropout") = 0.0, nb::arg("seed") = 0, nb::arg("block_table").none() = nb::none(),
       nb::arg("device_key_lengths") = 0, nb::arg("certified") = false,
       nb::arg("bound").none() = nb::none(), nb::arg("probabilistic_bound").none() = nb::none(),
-      nb::arg("find_amaxes") = false,
+      nb::arg("find_amaxes") = false, nb::arg("oblivious") = false,
       "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again; the "
       "largest "
       "S, P and O.");

@@ -87,9 +87,11 @@ void bind_gemm(nb::module_& module) {
       [](const OperandArgument& a, const RightArgument& b, const View& target,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
-         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
+         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned,
+         bool oblivious) {
         GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
                                          threads, stream, "gemm");
+        options.oblivious = oblivious;
         std::int64_t aligned = 0;
         if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
@@ -99,7 +101,7 @@ void bind_gemm(nb::module_& module) {
       nb::arg("a"), nb::arg("b"), nb::arg("target"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_aligned") = false,
+      nb::arg("count_aligned") = false, nb::arg("oblivious") = false,
       "activation(A B^T + bias) + residual, into a view of values. Returns how many elements "
       "alignment "
       "changed, if that is asked for.");
@@ -128,9 +130,11 @@ void bind_gemm(nb::module_& module) {
       [](const OperandArgument& a, const RightArgument& b, QuantizedTensor& out,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
-         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
+         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned,
+         bool oblivious) {
         GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
                                          threads, stream, "gemm_quantized");
+        options.oblivious = oblivious;
         std::int64_t aligned = 0;
         if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
@@ -141,7 +145,8 @@ void bind_gemm(nb::module_& module) {
       nb::arg("a"), nb::arg("b"), nb::arg("out"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_aligned") = false, "The same as codes with scales, into memory of `out`.");
+      nb::arg("count_aligned") = false, nb::arg("oblivious") = false,
+      "The same as codes with scales, into memory of `out`.");
 }
 
 }  // namespace octavo::python

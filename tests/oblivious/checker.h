@@ -13,6 +13,7 @@
 #include "hidden_bytes.h"
 #include "octavo/backend/kernels.h"
 #include "octavo/base/philox.h"
+#include "operands.h"
 
 namespace octavo::oblivious {
 
@@ -60,7 +61,10 @@ class Checker {
   int cases_ = 0, bad_ = 0;
 };
 
-// Every quantizing entry of a backend.
+// Every quantizing entry of a backend; its products; norms and activations; attention.
 void check_quantizing(Checker& checker, const Kernels& kernels);
+void check_products(Checker& checker, const Kernels& kernels);
+void check_operations(Checker& checker, const Kernels& kernels);
+void check_attention(Checker& checker, const Kernels& kernels);
 
 }  // namespace octavo::oblivious

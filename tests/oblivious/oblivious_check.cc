@@ -211,14 +211,23 @@ int run_control() {
 int main(int argc, char** argv) {
   using namespace octavo::oblivious;
   const std::string_view mode = argc == 2 ? argv[1] : "";
-  if (mode != "kernels" && mode != "quantizing" && mode != "control") {
-    std::fprintf(stderr, "usage: valgrind oblivious_check kernels|quantizing|control\n");
+  constexpr std::pair<std::string_view, void (*)(Checker&, const octavo::Kernels&)> kModes[] = {
+      {"kernels", &check_backend},
+      {"quantizing", &check_quantizing},
+      {"products", &check_products},
+      {"operations", &check_operations},
+      {"attention", &check_attention}};
+  const auto* const known =
+      std::ranges::find(kModes, mode, [](const auto& one) { return one.first; });
+  if (known == std::end(kModes) && mode != "control") {
+    std::fprintf(stderr,
+                 "usage: valgrind oblivious_check kernels|quantizing|products|operations|attention|"
+                 "control\n");
     return 2;
   }
   if (!watched()) {
     std::printf("skipped: not under valgrind, or built without valgrind/memcheck.h\n");
     return kSkipped;
   }
-  if (mode == "quantizing") return run_kernels(&check_quantizing);
-  return mode == "kernels" ? run_kernels(&check_backend) : run_control();
+  return known != std::end(kModes) ? run_kernels(known->second) : run_control();
 }

@@ -14,11 +14,6 @@ using Bytes = Checker::Bytes;
 
 const Shape kShapes[] = {{7, 43}, {2, 301}, {33, 64}};
 
-Bytes bytes_of(const Tensor& tensor) {
-  const std::span<std::byte> all = tensor.bytes();
-  return {reinterpret_cast<std::uint8_t*>(all.data()), all.size()};
-}
-
 std::vector<Bytes> outputs_of(const QuantizedTensor& q) {
   std::vector<Bytes> out;
   for (const QuantizedCopy* copy : {&q.rowwise, &q.columnwise}) {

@@ -13,11 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,8 +35,10 @@
 #include "octavo/base/philox.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/ops/attention/attention.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/round/policy_names.h"
+#include "operands.h"
 #include "quantize_job.h"
 
 namespace octavo::oblivious {
@@ -155,11 +160,63 @@ void add_quantizing(std::vector<Case>& cases, Buffers& buffers, const Kernels& k
   }
 }
 
+// Copies the input, again and again, to memory of any size.
+void fill_from(const std::vector<std::uint8_t>& input, std::span<std::uint8_t> to) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = input[i % input.size()];
+}
+
+using Operands = std::vector<std::shared_ptr<HiddenOperand>>;
+
+// `run` of operands that are filled before it, outside of what is compared: that is the same for
+// all inputs anyway.
+void add_with_operands(std::vector<Case>& cases, Buffers& buffers, const std::string& name,
+                       const Operands& operands, const std::function<void()>& run) {
+  cases.push_back({name, true, [=, &buffers] {
+                     std::vector<std::span<std::uint8_t>> all;
+                     for (const auto& operand : operands) operand->add_to(all);
+                     for (const std::span<std::uint8_t> bytes : all)
+                       fill_from(buffers.input, bytes);
+                     run();
+                   }});
+}
+
+// Products and attention of this machine's kernels, which valgrind may not have.
+void add_products(std::vector<Case>& cases, Buffers& buffers, const Kernels& kernels) {
+  constexpr std::int64_t kCols = 33, kDepth = 96;
+  for (const std::int64_t rows : {1, 24})
+    for (const char* name : {"bfloat16", "fp8", "mxfp8", "nvfp4", "int8-channel"}) {
+      const auto a = std::make_shared<HiddenOperand>(name, Shape{rows, kDepth}),
+                 b = std::make_shared<HiddenOperand>(name, Shape{kCols, kDepth});
+      const Tensor out = Tensor::values({rows, kCols}, DType::f32);
+      add_with_operands(cases, buffers, text(kernels.name, ": product ", name, ", ", rows, " rows"),
+                        {a, b}, [=, &kernels] {
+                          gemm_into(a->operand(), b->operand(), out.view(),
+                                    {.oblivious = true, .threads = 1, .backend = &kernels});
+                        });
+    }
+}
+void add_attention(std::vector<Case>& cases, Buffers& buffers, const Kernels& kernels) {
+  constexpr std::int64_t kQueries = 5, kKeys = 20, kDepth = 32;
+  for (const char* name : {"float32", "bfloat16", "fp8-channel"}) {
+    const auto q = std::make_shared<HiddenOperand>(name, Shape{1, 1, kQueries, kDepth}),
+               k = std::make_shared<HiddenOperand>(name, Shape{1, 1, kKeys, kDepth}),
+               v = std::make_shared<HiddenOperand>(name, Shape{1, 1, kKeys, kDepth});
+    const Tensor out = Tensor::values({1, 1, kQueries, kDepth}, DType::f32);
+    add_with_operands(
+        cases, buffers, text(kernels.name, ": attention of ", name), {q, k, v}, [=, &kernels] {
+          attention_into(
+              q->operand(), k->operand(), v->operand(), out.view(),
+              {.rung = AttentionRung::bf16, .oblivious = true, .threads = 1, .backend = &kernels});
+        });
+  }
+}
+
 [[noreturn]] void run_child(const std::vector<Case>& cases, Buffers& buffers) {
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kSkipped);
   raise(SIGSTOP);
   for (const Case& one : cases) {
-    one.run();  // once untraced, for what happens only the first time
+    // Untraced, for what happens only the first times, as the heap's first blocks of a size.
+    for (int i = 0; i < 3; ++i) one.run();
     for (int input = 0; input < kInputs; ++input) {
       fill(buffers.input, input);
       raise(SIGUSR1);
@@ -235,6 +292,13 @@ class Stepper {
   std::unordered_map<std::uint64_t, std::uint32_t> instructions_;
 };
 
+// Where this program is in memory, so that an address can be found in its disassembly.
+std::uint64_t image_begin() {
+  std::uint64_t begin = 0;
+  std::ifstream("/proc/self/maps") >> std::hex >> begin;
+  return begin;
+}
+
 int compare(const std::vector<Case>& cases, pid_t child) {
   Stepper stepper(child);
   if (stepper.wait_for_stop() != SIGSTOP) return kSkipped;
@@ -249,7 +313,13 @@ int compare(const std::vector<Case>& cases, pid_t child) {
         return 1;
       }
       steps += first.size();
-      differing += input > 0 && other != first ? 1 : 0;
+      if (input > 0 && other != first) {
+        ++differing;
+        const auto at = std::ranges::mismatch(first, other);
+        if (one.oblivious && at.in1 != first.end() && at.in1 != first.begin())
+          std::printf("%s: traces part after the instruction at %#llx\n", one.name.c_str(),
+                      static_cast<unsigned long long>(*(at.in1 - 1) - image_begin()));
+      }
     }
     if ((differing > 0) == one.oblivious) {
       ++wrong;
@@ -273,6 +343,8 @@ int main() {
   if (&kernels != &octavo::reference_backend()) {
     add_conversions(cases, buffers, kernels);
     add_quantizing(cases, buffers, kernels);
+    add_products(cases, buffers, kernels);
+    add_attention(cases, buffers, kernels);
   }
   const pid_t child = fork();
   if (child == 0) run_child(cases, buffers);

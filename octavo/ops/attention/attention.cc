@@ -82,6 +82,29 @@ void check_amaxes(const AttentionCall& call, const Exec& exec) {
         "got ranges of rows and a request for the largest S, P and O, which are of all rows");
 }
 
+void check_oblivious(const AttentionCall& call, const Exec& exec) {
+  const AttentionOptions& options = call.options;
+  if (!options.oblivious) return;
+  check(exec.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp,
+        "got oblivious with tensors of a device, whose kernels are not proved data-oblivious; "
+        "attend on the CPU");
+  const bool is_fixed = options.rung != AttentionRung::automatic &&
+                        options.rung != AttentionRung::exact &&
+                        options.rung != AttentionRung::naive;
+  check(
+      is_fixed, ErrorCode::invalid_argument, kOp, "got oblivious with precision ",
+      name_of(options.rung),
+      options.rung == AttentionRung::automatic
+          ? ", which looks at the numbers to choose; expected f32, bf16, f16, strict, balanced or "
+            "fast"
+          : ", which 'reference' computes and branches; expected f32, bf16, f16, strict, balanced "
+            "or fast");
+  check(!wants_bounds(options) && options.p_quantizer == nullptr && options.amaxes == nullptr,
+        ErrorCode::invalid_argument, kOp,
+        "got oblivious with bounds of the error, the largest S, P and O or a quantizer of P, which "
+        "look at the numbers; leave them out");
+}
+
 void check_bounds(const AttentionCall& call, const Exec& exec) {
   const AttentionOptions& options = call.options;
   check(!options.certified || options.rung == AttentionRung::automatic, ErrorCode::invalid_argument,
@@ -203,6 +226,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   check_places(call, exec);
   check_bounds(call, exec);
   check_amaxes(call, exec);
+  check_oblivious(call, exec);
   if (options.block_table.exists() && exec.device.kind == DeviceKind::cpu)
     return attend_pages(call, out);
   if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {

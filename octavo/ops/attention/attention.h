@@ -140,6 +140,11 @@ struct AttentionOptions {
   AttentionReport* report = nullptr;  // receives the choices and their explanations
   // If given, receives them, of all rows; on a CPU. S takes another product of Q and K.
   AttentionAmaxes* amaxes = nullptr;
+  // Data-oblivious: no branch and no address depends on the numbers of Q, K and V or their scales,
+  // only on shapes, masks, lengths, biases and sinks, so that time and traces tell nothing of them.
+  // Of a rung that is named, on a CPU; slower. Without bounds, amaxes and
+  // p_quantizer.
+  bool oblivious = false;
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with

@@ -292,6 +292,7 @@ AttentionJob AttentionCall::job() const {
   job.bias = bias_of(mask.bias);
   job.soft_cap = options.soft_cap;
   job.dropout = options.dropout;
+  job.oblivious = options.oblivious;
   if (options.sinks.data != nullptr)
     job.sinks = {.first = static_cast<const float*>(options.sinks.data),
                  .step = options.sinks.strides[0] / static_cast<std::int64_t>(sizeof(float))};

@@ -26,7 +26,9 @@ const Kernels& chosen(const Exec& exec, const AttentionOptions& options, const J
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options.backend, kOp);
-  if (offers(kernels)) return kernels;
+  if (offers(kernels) && !(options.oblivious && &kernels == &reference_backend())) return kernels;
+  check(!options.oblivious, ErrorCode::unsupported, kOp, "backend '", kernels.name,
+        "' has no data-oblivious kernel for it, and 'reference' branches on data");
   if (exec.log != nullptr && offered != nullptr)
     exec.log->once(text("[attention] backend '", kernels.name,
                         "' does not offer it; falls back to 'reference', which is slow"));

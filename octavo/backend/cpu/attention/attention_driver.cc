@@ -9,6 +9,7 @@
 #include "octavo/backend/cpu/attention/attention_decode.h"
 #include "octavo/backend/cpu/attention/attention_error_bound.h"
 #include "octavo/backend/cpu/attention/attention_norms.h"
+#include "octavo/backend/cpu/attention/attention_oblivious.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
 #include "octavo/backend/cpu/work_split.h"
 
@@ -247,6 +248,7 @@ class Driver {
 
 void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
             const AttentionJob& job) {
+  if (job.oblivious) return attend_obliviously(isa, exec, job);
   if (is_decode(method, job)) return attend_decode(isa, method, exec, job);
   const std::int64_t heads = job.batches * job.kv_heads;
   const SharedMemory shared(job, exec.workspace.data());
@@ -274,6 +276,7 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
 
 std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                                  const AttentionJob& job) {
+  if (job.oblivious) return oblivious_attention_workspace(exec, job);
   if (is_decode(method, job)) return decode_workspace(job);
   std::int64_t bytes = 0;
   for (const AttentionMethod* one = &method; one != nullptr; one = one->precise)

@@ -42,13 +42,18 @@ Exponents scan_exponents(const Matrix& matrix) {
   return all;
 }
 
-Exponents exponents_of(const Matrix& values) {
+// Of what is there; or, oblivious, of what there may be.
+Exponents exponents_of(const Matrix& values, bool oblivious) {
   Exponents all;
   switch (values.dtype) {
     case DType::f32:
-      return scan_exponents<std::uint32_t, 23>(values);
+      if (!oblivious) return scan_exponents<std::uint32_t, 23>(values);
+      all.add(-149, 127);
+      return all;
     case DType::bf16:
-      return scan_exponents<std::uint16_t, 7>(values);
+      if (!oblivious) return scan_exponents<std::uint16_t, 7>(values);
+      all.add(-133, 127);
+      return all;
     case DType::f16:
       all.add(-24, 15);
       return all;
@@ -168,26 +173,34 @@ Exponents scan_e8m0(const QuantizedMatrix& from, int threads) {
   return all;
 }
 
-Exponents scales_of(const GemmOperand& operand, int threads) {
+Exponents scales_of(const GemmOperand& operand, bool oblivious, int threads) {
   if (!operand.is_quantized()) return one();
   const Matrix& scales = operand.quantized.scales;
-  if (scales.dtype != DType::code) return exponents_of(scales);
-  if (scales.format == e8m0fnu) return scan_e8m0(operand.quantized, threads);
+  if (scales.dtype != DType::code) return exponents_of(scales, oblivious);
   Exponents all;
+  if (scales.format == e8m0fnu) {
+    if (!oblivious) return scan_e8m0(operand.quantized, threads);
+    all.add(-kBias, kBias);
+    return all;
+  }
   all.add(scales.format.min_step_exponent(), std::ilogb(max_value(scales.format)));
   return all;
 }
 
-Exponents level(const GemmOperand& operand) {
+Exponents level(const GemmOperand& operand, bool oblivious) {
   if (operand.quantized.tensor_scale == nullptr) return one();
   Exponents all;
+  if (oblivious) {
+    all.add(-149, 127);
+    return all;
+  }
   const auto value = static_cast<double>(*operand.quantized.tensor_scale);
   if (value != 0.0 && std::isfinite(value)) all.add(std::ilogb(value), std::ilogb(value));
   return all;
 }
 
-Exponents elements(const GemmOperand& operand) {
-  if (!operand.is_quantized()) return exponents_of(operand.values);
+Exponents elements(const GemmOperand& operand, bool oblivious) {
+  if (!operand.is_quantized()) return exponents_of(operand.values, oblivious);
   const Format& format = operand.quantized.codes.format;
   Exponents all;
   // The lowest integer of two's complement is the next power of two.
@@ -206,7 +219,7 @@ void Exponents::add(int least, int most) {
 
 const Exponents& GemmScaleRange::tile_scales(PanelOf side) {
   std::optional<Exponents>& known = scales_[side == PanelOf::a ? 0 : 1];
-  if (!known) known = scales_of(side == PanelOf::a ? job_.a : job_.b, threads_);
+  if (!known) known = scales_of(side == PanelOf::a ? job_.a : job_.b, job_.oblivious, threads_);
   return *known;
 }
 
@@ -218,8 +231,8 @@ GemmScaleRange::Factors GemmScaleRange::factors(PanelOf side, AppliedScales appl
   int power = 0;
   if (type == PackedType::f16) power = std::ilogb(f16_factor(operand));
   if (type == PackedType::i8) power = -operand.quantized.codes.format.min_step_exponent();
-  Factors made{.elements = times_power(elements(operand), power),
-               .scale = times_power(level(operand), -power)};
+  Factors made{.elements = times_power(elements(operand, job_.oblivious), power),
+               .scale = times_power(level(operand, job_.oblivious), -power)};
   const bool in_elements =
       applied == AppliedScales::all || (applied == AppliedScales::tiles && scales_change(operand));
   Exponents& with_tiles = in_elements ? made.elements : made.scale;

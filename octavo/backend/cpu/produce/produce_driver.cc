@@ -1,6 +1,12 @@
 // Norms and activations: rows split among threads, processed in pieces that are staged as f64 on
 // the stack. All arithmetic is in f64, so that only the order of sums and the last tenth of a digit
 // of exp differ from the reference: the resulting f32 is one of the two around the exact value.
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -77,6 +83,17 @@ class Writer {
   Narrower narrow_;
 };
 
+// std::sqrt without the branch to where it sets errno.
+double root_of(double square) {
+#if defined(__SSE2__)
+  return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(square)));
+#elif defined(__aarch64__)
+  return vget_lane_f64(vsqrt_f64(vdup_n_f64(square)), 0);
+#else
+  return std::sqrt(square);
+#endif
+}
+
 // A sum in several independent lanes: a single accumulator would be one dependency chain.
 class LaneSum {
  public:
@@ -126,7 +143,7 @@ void norm_rows(const Isa& isa, const Exec& exec, const Matrix& x, const Producer
       squares.add(read(row, col, n, values), n,
                   [mean](double value) { return (value - mean) * (value - mean); });
     });
-    const double inv_std = 1.0 / std::sqrt(squares.total() / count + producer.epsilon);
+    const double inv_std = 1.0 / root_of(squares.total() / count + producer.epsilon);
     if (producer.mean != nullptr) producer.mean[row] = static_cast<float>(mean);
     if (producer.inv_std != nullptr) producer.inv_std[row] = static_cast<float>(inv_std);
     for_each_piece(x.cols, [&](std::int64_t col, std::int64_t n) {
