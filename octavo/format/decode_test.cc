@@ -54,7 +54,7 @@ TEST(Decode, SmallFormatsInFull) {
     const double value = decode(e2m1fn, code);
     EXPECT_EQ(std::fabs(value), fp4[code % 8]);
     EXPECT_EQ(std::signbit(value), code >= 8);
-    EXPECT_EQ(decode(int4, code), code < 8 ? code : static_cast<int>(code) - 16);
+    EXPECT_EQ(decode(int4, code), static_cast<int>(code) - (code < 8 ? 0 : 16));
   }
   for (std::uint32_t code = 0; code < 256; ++code) {
     EXPECT_EQ(decode(mxint8, code), static_cast<std::int8_t>(code) / 64.0);
