@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/mix_run.h"
 #include "cli/checkpoint/quantize_checkpoint_options.h"
 #include "cli/command.h"
 #include "cli/terminal/terminal.h"
@@ -32,12 +33,13 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   octavo plan model/ -o plan.json --recipe nvfp4          what becomes of every tensor
   octavo plan model/ --recipe nvfp4 --simulate 1,8,64     how evenly 1, 8 and 64 processes share it
+  octavo plan model/ -o plan.json --budget 4.5bpw         recipes chosen by their error
   octavo plan plan.json --simulate 16                     the same of a plan that is there
   octavo plan fp8/ -o plan.json --convert --target modelopt
   srun --cpus-per-task=32 octavo quantize --plan plan.json -o out/   the work, by every process of
                                                           a Slurm step with that many cores each
 
-Headers alone are read. Every process gets the same plan and the same output folder; see
+Headers alone are read, but for --budget and --fit, which measure every weight. Every process gets the same plan and the same output folder; see
 docs/guide/clusters.md.)";
 
 struct Arguments {
@@ -66,6 +68,7 @@ struct Planned {
   std::optional<CheckpointReader> source{};
   QuantizePlan plan{};
   std::vector<ShardWork> work{};
+  std::shared_ptr<const MixResult> mix{};  // of a budget
 };
 
 // Options that would change nothing are refused: another plan was meant.
@@ -98,7 +101,12 @@ Planned planned(const Arguments& arguments) {
     return out;
   }
   QuantizePlanOptions options = plan_options(arguments.common, arguments.checkpoint);
-  if (options.statistics != nullptr)
+  const std::optional<MixBudget> budget = mix_budget("plan", arguments.checkpoint.mix);
+  // A choice by them is in the plan, as recipes; scales by them would be made by each process.
+  const bool for_choice = budget && options.scale_policy != "wmse" &&
+                          options.input_scales != StaticScaleSource::statistics &&
+                          options.kv_scales != StaticScaleSource::statistics;
+  if (options.statistics != nullptr && !for_choice)
     throw UsageError(
         "[plan] got --statistics, which processes of a plan do not share; octavo quantize takes "
         "them in one process");
@@ -114,6 +122,18 @@ Planned planned(const Arguments& arguments) {
   const OtherFiles others = copied_files(arguments.checkpoint.follow_links);
   out.source.emplace(arguments.convert ? CheckpointReader(input, others)
                                        : open_values(input, others));
+  if (budget) {
+    if (!options.recipe.empty())
+      throw UsageError(
+          "[plan] got --recipe and a budget, by which recipes are chosen; leave one of them out, "
+          "or name --candidates");
+    MixChoice choice =
+        run_mix("plan", input, *budget,
+                {.plan = options, .follow_links = arguments.checkpoint.follow_links});
+    options = std::move(choice.plan);
+    options.statistics = nullptr;
+    out.mix = std::move(choice.result);
+  }
   if (arguments.convert) {
     ConvertCheckpointResult result;
     out.plan = plan_conversion(*out.source, options.target, result);
@@ -239,8 +259,9 @@ int run(const CLI::App& app, const Arguments& arguments, const Globals& globals)
   else if (globals.json)
     put_plan(arguments, made, [](std::string_view piece) { print(piece); });
   else
-    print(output.empty() && !arguments.convert ? plan_text(*made.source, made.plan)
-                                               : summary(made));
+    print((made.mix ? mix_text(*made.mix) + "\n" : std::string()) +
+          (output.empty() && !arguments.convert ? plan_text(*made.source, made.plan)
+                                                : summary(made)));
   finish_stdout();
   if (!output.empty()) say(formatted("wrote {}", octavo::shown(output, 400)));
   return kGood;
@@ -261,8 +282,6 @@ Command add_plan(CLI::App& program, Globals& globals) {
       ->type_name("FILE");
   add_recipe_options(*app, arguments->common);
   add_plan_options(*app, arguments->checkpoint);
-  // Refused with its reason, and so not offered.
-  app->get_option("--statistics")->group("");
   add_non_finite_option(*app, arguments->common.non_finite,
                         "NaN and Inf of weights: error (default), or clamp");
   app->add_flag("--convert", arguments->convert,

@@ -39,6 +39,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ --recipe mxfp8 --dry-run                    plan and sizes
   octavo quantize model/ --compare fp8-channel,mxfp8,nvfp4 --report recipes.html
   octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude '\.0\.'
+  octavo quantize model/ -o out/ --budget 4.5bpw --report report.html   a recipe for each part
   octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
 
   octavo quantize --plan plan.json -o out/ --rank 0 --world 8        one of eight processes

@@ -33,6 +33,8 @@ void refuse_others(const QuantizeArguments& common, const CheckpointArguments& a
   no(!common.plot.empty(), "--plot", "--report is the page of a sweep");
   no(!common.gates.empty(), "--fail-if", "limits are for one setting; leave it out");
   no(!arguments.compare.empty(), "--compare", "say --sweep recipe= for several recipes");
+  no(!arguments.mix.budget.empty(), "--budget", "say --sweep recipe= for several recipes");
+  no(!arguments.mix.fit.empty(), "--fit", "say --sweep recipe= for several recipes");
   no(arguments.dry_run, "--dry-run", "leave one of them out");
   no(arguments.resume, "--resume", "there is nothing to go on with");
   no(common.margin.has_value(), "--margin", kFixed);

@@ -42,9 +42,13 @@ template <typename... Parts>
 }
 
 void check_recipe(const char* option, const std::string& typed, bool may_be_none) {
-  if (may_be_none && typed == "none") return;
+  if (may_be_none ? typed == "none" : is_mixed_recipe(typed)) return;
   std::vector<std::string> names = preset_names();
-  if (may_be_none) names.emplace_back("none");
+  const std::vector<std::string> mixed = mixed_recipe_names();
+  if (may_be_none)
+    names.emplace_back("none");
+  else
+    names.insert(names.end(), mixed.begin(), mixed.end());
   const std::string base = typed.substr(0, typed.find(':'));
   try {
     (void)preset(typed);
@@ -131,8 +135,11 @@ void group_options_by_input(CLI::App& app) {
 void add_recipe_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--recipe", arguments.recipe,
                  "A preset, the name of a way to quantize: " + listed(preset_names()) +
-                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: "
-                     "fp8-block, or fp8-channel where blocks do not fit)")
+                     "; some take an element format, as in mxfp8:e5m2; of checkpoints also several "
+                     "in one: " +
+                     listed(mixed_recipe_names()) +
+                     " (default for checkpoints: fp8-block, or fp8-channel where blocks do not "
+                     "fit)")
       ->type_name("NAME");
   app.add_option("--format", arguments.format,
                  "Element format: e4m3fn, e2m1fn, any ExMy; or auto: e4m3fn or e5m2, for each "
@@ -176,6 +183,21 @@ void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {
   list("--recipe-for", arguments.recipe_for,
        "Another preset (or none) for names that REGEX is found in; the first that fits decides",
        "REGEX=PRESET");
+  app.add_option("--budget", arguments.mix.budget,
+                 "Choose a recipe for each part of the model by its measured error, within this "
+                 "many bits per weight, scales included, such as 4.5bpw")
+      ->type_name("BITS");
+  app.add_option("--fit", arguments.mix.fit,
+                 "The same within this size of the output, such as 24GiB")
+      ->type_name("SIZE");
+  app.add_option("--candidates", arguments.mix.candidates,
+                 "With --budget or --fit: recipes to choose from, separated by commas; none keeps "
+                 "a weight as it is (default: those of the target)")
+      ->type_name("NAMES")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->take_all();
   app.add_flag("--no-share", arguments.no_share,
                "A scale of its own for each matrix that servers fuse (q/k/v, gate/up)");
   app.add_option("--scale-rounding", arguments.scale_rounding,
@@ -184,7 +206,8 @@ void add_plan_options(CLI::App& app, CheckpointArguments& arguments) {
       ->check(CLI::IsMember(scale_rounding_names()).description(""));
   app.add_option("--statistics", arguments.statistics,
                  "What octavo calibrate wrote of this model, or llama.cpp's imatrix: for "
-                 "--scale-policy wmse, --input-scales and --kv-scales")
+                 "--scale-policy wmse, --input-scales, --kv-scales, and errors by --budget or "
+                 "--fit")
       ->type_name("FILE");
   app.add_option("--input-scales", arguments.input_scales,
                  "Static scales of activations, beside the weights: none (default), of statistics, "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/checkpoint/gptq_options.h"
+#include "cli/checkpoint/mix_run.h"
 #include "cli/checkpoint/shared_options.h"
 #include "cli/tensor/quantize_plan.h"
 #include "octavo/pipeline/plan/plan.h"
@@ -25,6 +26,7 @@ struct CheckpointArguments {
   std::string statistics, input_scales = "none", kv_scales = "none";
   bool dry_run = false, no_share = false, resume = false, follow_links = false;
   bool delete_source = false;
+  MixArguments mix{};
   SharedArguments shared{};
   GptqArguments gptq{};
 };

@@ -7,6 +7,7 @@
 #include "cli/checkpoint/checkpoint_watch.h"
 #include "cli/checkpoint/compare_recipes_run.h"
 #include "cli/checkpoint/gate_argument.h"
+#include "cli/checkpoint/mix_run.h"
 #include "cli/checkpoint/verdict.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
@@ -143,12 +144,29 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (gptq && (!arguments.compare.empty() || options.shared))
     refuse("got --method gptq and ", options.shared ? "--plan" : "--compare",
            ", which rounds to nearest; leave one out");
+  if (!arguments.compare.empty() && (!arguments.mix.budget.empty() || !arguments.mix.fit.empty()))
+    refuse("got --compare and a budget; --dry-run prints what a budget gives; leave one out");
   if (gptq && !arguments.max_memory.empty()) gptq->max_memory = options.max_memory;
   if (gptq)
     gptq->on_begin = [](const std::string& needs) { say(text("octavo: [quantize] ", needs)); };
   if (!arguments.compare.empty())
     return run_compare_recipes(common, arguments, std::move(options), globals);
-  if (arguments.dry_run) return dry_run(common, arguments, options.plan, gptq, globals);
+  const std::optional<MixBudget> budget = mix_budget("quantize", arguments.mix);
+  if (budget && common.recipe)
+    refuse("got --recipe and ", arguments.mix.fit.empty() ? "--budget" : "--fit",
+           ", by which recipes are chosen; leave one of them out, or name --candidates");
+  std::shared_ptr<const MixResult> mix;
+  const auto choose = [&] {
+    if (!budget) return;
+    MixChoice choice = run_mix("quantize", common.input, *budget, options);
+    options.plan = std::move(choice.plan);
+    mix = std::move(choice.result);
+  };
+  if (arguments.dry_run) {
+    choose();
+    if (mix && !globals.json) print(mix_text(*mix) + "\n");
+    return dry_run(common, arguments, options.plan, gptq, globals);
+  }
   if (common.output.empty()) {
     // What is wrong with the input comes first.
     if (!options.shared) (void)CheckpointReader(common.input);
@@ -157,6 +175,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   output_name("quantize", common.output);
   if (!arguments.report.empty() && !is_directly_in(arguments.report, common.output))
     const WholeFile could_be_written("quantize", output_name("quantize", arguments.report));
+  choose();
   CheckpointReport report;
   {
     CheckpointWatch watch("quantize");
@@ -168,6 +187,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
       if (!CheckpointWatch::interrupted()) throw;
     }
   }
+  report.mix = mix;
   if (CheckpointWatch::interrupted() && report.tensors.empty() && !report.finished_by_another) {
     say(options.shared
             ? "octavo: [quantize] stopped; the same command goes on from here"
@@ -193,7 +213,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
            "' is complete, and --report is about a run; octavo compare --report measures it again, "
            "or quantize into a new folder");
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
-  std::string summary = summary_text(report);
+  std::string summary = (mix ? mix_text(*mix) + "\n" : std::string()) + summary_text(report);
   const bool missed = misses_gates("quantize", report, gates);
   // verify needs as much memory as the report, which is freed before.
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });

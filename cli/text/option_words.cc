@@ -10,9 +10,10 @@ std::string with_flags(std::string message) {
     std::string_view option, flag;
   };
   // Only these: a message also quotes untrusted names of files and tensors.
-  constexpr std::array<Words, 16> kWords{{{"option include", "--include"},
+  constexpr std::array<Words, 17> kWords{{{"option include", "--include"},
                                           {"option exclude", "--exclude"},
                                           {"option recipe_for", "--recipe-for"},
+                                          {"option candidates", "--candidates"},
                                           {"option statistics", "--statistics"},
                                           {"option input_scales", "--input-scales"},
                                           {"option kv_scales", "--kv-scales"},

@@ -30,6 +30,8 @@ static_assert(max_value(mxint8) == 127.0 / 64 && lowest_value(mxint8) == -2 &&
               min_positive(mxint8) == 1.0 / 64);
 static_assert(max_value(int8) == 127 && lowest_value(int8) == -128 && min_positive(int8) == 1 &&
               epsilon(int8) == 1 && int8.bits() == 8 && !int8.has_negative_zero());
+static_assert(max_value(int4) == 7 && lowest_value(int4) == -8 && min_positive(int4) == 1 &&
+              int4.bits() == 4 && !int4.is_byte_integer() && int8.is_byte_integer());
 static_assert(epsilon(e4m3fn) == 0.125 && epsilon(e5m2) == 0.25 && epsilon(mxint8) == 1.0 / 64);
 static_assert(is_nan(e4m3fn, 0x7F) && is_nan(e4m3fn, 0xFF) && !is_nan(e4m3fn, 0x7E) &&
               !is_inf(e4m3fn, 0x7F));
@@ -52,6 +54,7 @@ TEST(Decode, SmallFormatsInFull) {
     const double value = decode(e2m1fn, code);
     EXPECT_EQ(std::fabs(value), fp4[code % 8]);
     EXPECT_EQ(std::signbit(value), code >= 8);
+    EXPECT_EQ(decode(int4, code), static_cast<int>(code) - (code < 8 ? 0 : 16));
   }
   for (std::uint32_t code = 0; code < 256; ++code) {
     EXPECT_EQ(decode(mxint8, code), static_cast<std::int8_t>(code) / 64.0);
@@ -74,6 +77,8 @@ TEST(Decode, SignsOfZeroInfAndNan) {
 TEST(Decode, IgnoresHigherBits) {
   EXPECT_EQ(decode(e2m1fn, 0xF2), 1.0);
   EXPECT_EQ(decode(e4m3fn, 0xABCD38), 1.0);
+  EXPECT_EQ(decode(int4, 0xFD), -3.0);
+  EXPECT_EQ(decode(int4, 0xF3), 3.0);
 }
 
 // "The next larger value is always the next integer" (format.h), for every format there is.

@@ -28,7 +28,7 @@ struct Format {
   bool has_zero = true;        // false: the all-zero code is the power of two 2^-bias
   bool has_subnormals = true;  // false only together with has_zero = false
   // Without exponent bits: fixed point, an integer times 2^(1 - bias - mantissa_bits), in sign and
-  // magnitude (e0m7) or in two's complement (mxint8, int8).
+  // magnitude (e0m7) or in two's complement (mxint8, int8, int4).
   bool twos_complement = false;
   Nan nan = Nan::none;
 
@@ -37,6 +37,8 @@ struct Format {
   OCTAVO_HD constexpr int magnitude_bits() const { return exponent_bits + mantissa_bits; }
   OCTAVO_HD constexpr int bits() const { return (is_signed ? 1 : 0) + magnitude_bits(); }
   OCTAVO_HD constexpr bool is_fixed_point() const { return exponent_bits == 0; }
+  // A code is the integer itself, in a byte.
+  OCTAVO_HD constexpr bool is_byte_integer() const { return twos_complement && bits() == 8; }
   // Bytes of one code when it is not packed.
   OCTAVO_HD constexpr int code_bytes() const { return bits() <= 8 ? 1 : 2; }
 

@@ -42,6 +42,9 @@ inline constexpr Format mxint8{
 // Integers of two's complement as they are, -128 to 127.
 inline constexpr Format int8{
     .exponent_bits = 0, .mantissa_bits = 7, .bias = -6, .twos_complement = true};
+// The same in four bits, -8 to 7: weights in groups with a scale each (W4A16).
+inline constexpr Format int4{
+    .exponent_bits = 0, .mantissa_bits = 3, .bias = -2, .twos_complement = true};
 
 // The 16-bit floating-point types as formats.
 inline constexpr Format f16_format{
@@ -55,7 +58,7 @@ struct NamedFormat {
   std::string_view note;
 };
 
-inline constexpr std::array<NamedFormat, 13> kNamedFormats{{
+inline constexpr std::array<NamedFormat, 14> kNamedFormats{{
     {"e4m3fn", e4m3fn, "OFP8 E4M3: weights and activations"},
     {"e5m2", e5m2, "OFP8 E5M2: gradients"},
     {"e4m3fnuz", e4m3fnuz, "AMD and Graphcore E4M3: one zero"},
@@ -69,6 +72,7 @@ inline constexpr std::array<NamedFormat, 13> kNamedFormats{{
     {"e2m1fn", e2m1fn, "MXFP4 and NVFP4 element"},
     {"mxint8", mxint8, "MXINT8 element: integer / 64"},
     {"int8", int8, "INT8 weights and activations (W8A8): integer"},
+    {"int4", int4, "INT4 weights (W4A16): integer"},
 }};
 
 }  // namespace octavo

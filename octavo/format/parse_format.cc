@@ -8,8 +8,9 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kGrammar =
-    "expected e<E>m<M>[b<bias>][fn|fnuz|fnu], such as e4m3fn, e5m2, e3m4 or e4m3b11fnuz, or mxint8 "
-    "or int8";
+    "expected e<E>m<M>[b<bias>][fn|fnuz|fnu], such as e4m3fn, e5m2, e3m4 or e4m3b11fnuz, or "
+    "mxint8, "
+    "int8 or int4";
 
 // The bias where a name says none. Fixed point: that of mxint8.
 int usual_bias(int exponent_bits, bool one_zero) {
@@ -127,9 +128,9 @@ std::optional<std::string> format_problem(const Format& format) {
   const int bits = format.bits();
   if (bits < 2 || bits > 16) return text("it has ", bits, " bits, and a format has 2 to 16");
   if (format.twos_complement) {
-    return format == mxint8 || format == int8
+    return format == mxint8 || format == int8 || format == int4
                ? std::nullopt
-               : std::optional<std::string>("mxint8 and int8 are the only integer formats");
+               : std::optional<std::string>("mxint8, int8 and int4 are the only integer formats");
   }
   if (format.is_fixed_point()) {
     if (format.has_inf || format.nan != Nan::none) return "fixed point has no Inf and no NaN";

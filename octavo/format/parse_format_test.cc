@@ -41,6 +41,8 @@ TEST(ParseFormat, NamesOfOtherLibraries) {
   EXPECT_EQ(parse_format("MXINT8"), mxint8);
   EXPECT_EQ(parse_format("int8"), int8);
   EXPECT_EQ(format_name(int8), "int8");
+  EXPECT_EQ(parse_format("INT4"), int4);
+  EXPECT_EQ(format_name(int4), "int4");
 }
 
 TEST(ParseFormat, SuffixesMeanWhatTheySay) {

@@ -40,9 +40,10 @@ void measure(const CheckpointReader& source, QuantizePlan& plan,
   return_freed_memory();
 }
 
-// The progress of one recipe of several.
-OnProgress part_of(const OnProgress& all, std::size_t index, std::size_t count,
-                   std::chrono::steady_clock::time_point start) {
+}  // namespace
+
+OnProgress part_of_progress(const OnProgress& all, std::size_t index, std::size_t count,
+                            std::chrono::steady_clock::time_point start) {
   if (!all) return {};
   return [=](const Progress& progress) {
     Progress whole = progress;
@@ -52,8 +53,6 @@ OnProgress part_of(const OnProgress& all, std::size_t index, std::size_t count,
     return all(whole);
   };
 }
-
-}  // namespace
 
 RecipeComparison compare_settings(const std::string& source_path,
                                   const std::vector<NamedSetting>& settings,
@@ -75,7 +74,7 @@ RecipeComparison compare_settings(const std::string& source_path,
     QuantizeCheckpointOptions one = options;
     one.plan = settings[i].plan;
     one.measure = true;
-    one.on_progress = part_of(options.on_progress, i, settings.size(), start);
+    one.on_progress = part_of_progress(options.on_progress, i, settings.size(), start);
     QuantizePlan plan;
     const auto begin = std::chrono::steady_clock::now();
     try {
@@ -103,7 +102,7 @@ RecipeComparison compare_recipes(const std::string& source, const std::vector<st
         "got no recipes to compare; expected at least one, such as fp8-channel");
   std::vector<NamedSetting> settings;
   for (const std::string& recipe : recipes) {
-    (void)preset(recipe);  // throws if there is none such
+    if (!is_mixed_recipe(recipe)) (void)preset(recipe);  // throws if there is none such
     check(std::count(recipes.begin(), recipes.end(), recipe) == 1, ErrorCode::invalid_argument, kOp,
           "got the recipe '", shown(recipe), "' twice; expected each once");
     settings.push_back({.name = recipe, .plan = options.plan});

@@ -2,6 +2,7 @@
 // sweep_checkpoint.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,10 @@ struct NamedSetting {
 [[nodiscard]] RecipeComparison compare_settings(const std::string& source,
                                                 const std::vector<NamedSetting>& settings,
                                                 const QuantizeCheckpointOptions& options);
+
+// The progress of one of several runs over the same source, as a part of them all.
+[[nodiscard]] OnProgress part_of_progress(const OnProgress& all, std::size_t index,
+                                          std::size_t count,
+                                          std::chrono::steady_clock::time_point start);
 
 }  // namespace octavo

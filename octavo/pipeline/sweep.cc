@@ -90,7 +90,7 @@ void check_values(const std::vector<SweepAxis>& axes) {
   for (const SweepAxis& axis : axes)
     for (const std::string& value : axis.values) {
       Scaling scratch;
-      if (axis.option == "recipe") (void)preset(value);
+      if (axis.option == "recipe" && !is_mixed_recipe(value)) (void)preset(value);
       if (axis.option == "format" && value != kMeasuredFormat) (void)parse_format(value);
       if (axis.option == "tile") (void)parse_block(value, {});
       if (axis.option == "scale") (void)parse_scale_format(value);

@@ -45,9 +45,9 @@ struct Preset {
 };
 
 constexpr ScaleSpec kF32{}, kE8m0{.format = ScaleFormat::e8m0, .rule = ScaleRule::rceil},
-    kTwoLevel{.format = ScaleFormat::e4m3_f32};
+    kBf16{.format = ScaleFormat::bf16}, kTwoLevel{.format = ScaleFormat::e4m3_f32};
 
-constexpr std::array<Preset, 10> kPresets{{
+constexpr std::array<Preset, 11> kPresets{{
     {"fp8", {.tile = {0, 0}, .scale = kF32}, "e4m3fn e5m2"},
     {"fp8-channel", {.tile = {1, 0}, .scale = kF32}, "e4m3fn e5m2"},
     {"fp8-1x128", {.tile = {1, 128}, .scale = kF32}, "e4m3fn e5m2"},
@@ -57,6 +57,7 @@ constexpr std::array<Preset, 10> kPresets{{
     {"mxfp4", {.format = e2m1fn, .tile = {1, 32}, .scale = kE8m0}, "e2m1fn"},
     {"mxint8", {.format = mxint8, .tile = {1, 32}, .scale = kE8m0}, "mxint8"},
     {"int8-channel", {.format = int8, .tile = {1, 0}, .scale = kF32}, "int8"},
+    {"int4", {.format = int4, .tile = {1, 128}, .scale = kBf16}, "int4"},
     {"nvfp4", {.format = e2m1fn, .tile = {1, 16}, .scale = kTwoLevel}, "e2m1fn"},
 }};
 

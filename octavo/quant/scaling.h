@@ -53,9 +53,9 @@ struct Scaling {
   constexpr bool operator==(const Scaling&) const = default;
 };
 
-// fp8, fp8-channel, fp8-1x128, fp8-block, mxfp8, mxfp6, mxfp4, mxint8, int8-channel, nvfp4; after a
-// colon the element format where there is a choice ("mxfp8:e5m2", "mxfp6:e3m2fn", "fp8:e5m2").
-// Throws Error(invalid_argument) that lists the names.
+// fp8, fp8-channel, fp8-1x128, fp8-block, mxfp8, mxfp6, mxfp4, mxint8, int8-channel, int4, nvfp4;
+// after a colon the element format where there is a choice ("mxfp8:e5m2", "mxfp6:e3m2fn",
+// "fp8:e5m2"). Throws Error(invalid_argument) that lists the names.
 [[nodiscard]] OCTAVO_API Scaling preset(std::string_view name);
 [[nodiscard]] OCTAVO_API std::vector<std::string> preset_names();
 

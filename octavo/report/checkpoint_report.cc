@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "octavo/base/json/json.h"
+#include "octavo/report/mix_result_internal.h"
 
 namespace octavo {
 namespace {
@@ -123,6 +124,7 @@ Json head_of(const CheckpointReport& report) {
                               {"far_below_normal", shared.far_below},
                               {"recipe_for", shared.recipe_for}}));
   out.set("advice", std::move(advice));
+  if (report.mix) out.set("mix", json_object_of(*report.mix));
   return out;
 }
 

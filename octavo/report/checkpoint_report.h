@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "octavo/base/macros.h"
 #include "octavo/report/error_ranges.h"
 #include "octavo/report/metrics.h"
+#include "octavo/report/mix_result.h"
 
 namespace octavo {
 
@@ -89,6 +91,7 @@ struct OCTAVO_API CheckpointReport {
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;  // of the quantized weights, scales included
   double seconds = 0;
+  std::shared_ptr<const MixResult> mix{};  // how recipes were chosen; null: they were named
   bool was_complete = false;  // an earlier call had done it all: nothing was done or measured
   std::vector<std::string> written_again;  // then: files besides weights that were missing
   std::optional<ErrorRanges> ranges{};     // then: what the folder keeps of its errors

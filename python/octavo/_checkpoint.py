@@ -44,6 +44,9 @@ def quantize_checkpoint(
     statistics: Path | None = None,
     input_scales: str = "none",
     kv_scales: str = "none",
+    budget: float | str | None = None,
+    fit: int | str | None = None,
+    candidates: Iterable[str] = (),
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
@@ -70,7 +73,8 @@ def quantize_checkpoint(
     format: the element format; "auto" takes for each tensor that one of e4m3fn and e5m2 which has
     less error. tile: the elements that share a scale, as "1x64", or 64: blocks of that size in the
     form of the recipe's; targets hold few of them, "octavo" all.
-    recipe: a preset (None: fp8-block, or fp8-channel where blocks do not fit the model); target:
+    recipe: a preset, or "experts-nvfp4" or "attention-fp8", which are several (None: fp8-block, or
+    fp8-channel where blocks do not fit the model); target:
     the dialect (naming and layout) of the output. include, exclude:
     regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
@@ -82,6 +86,11 @@ def quantize_checkpoint(
     statistics: what calibrate wrote of this model, or an imatrix file of llama.cpp. input_scales:
     static scales of activations beside the weights: "none", of "statistics", or "one" (1, as
     ModelOpt ships NVFP4). kv_scales: those of a KV cache in FP8, which config.json then declares.
+    budget: choose a recipe for each part of the model by its measured error, within this many bits
+    per weight, scales included: 4.5, or "4.5bpw"; fit: the same within so many bytes of the output
+    ("24GiB"). candidates: recipes to choose from, "none" (a weight stays as it is) among them; none
+    given: those of the target. With statistics errors are those of results. The report's mix has
+    what was chosen, the frontier and the errors; recipe is then not given.
     plan: a plan file (the json() of a dry run, or of `octavo plan`): this call is one of several
     processes that divide its files; model may be None, and what a plan says is not said again.
     rank, world: which of how many; None: as Slurm, mpirun or torchrun says. takeover_after: seconds
@@ -142,6 +151,9 @@ def quantize_checkpoint(
             "statistics": statistics is not None,
             "input_scales": input_scales != "none",
             "kv_scales": kv_scales != "none",
+            "budget": budget is not None,
+            "fit": fit is not None,
+            "candidates": bool(candidates),
             "follow_links": follow_links,
             "dry_run": dry_run,
         }
@@ -158,14 +170,36 @@ def quantize_checkpoint(
     resume = checked.flag(op, "resume", resume)
     follow_links = checked.flag(op, "follow_links", follow_links)
     progress = checked.called(op, progress)
-    if checked.flag(op, "dry_run", dry_run):
-        text = _octavo.plan_checkpoint(source, options, follow_links=follow_links)
-        return CheckpointReport(Plan(text))
-    if out is None:
+    dry_run = checked.flag(op, "dry_run", dry_run)
+    given = checked.budget(op, budget, fit, candidates)
+    if out is None and not dry_run:
         raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
+    place = "" if out is None else checked.path(op, "out", out)
+    mix = None
+    if given is not None:
+        if checked.flag(op, "delete_source", delete_source):
+            raise ValueError(
+                f"[{op}] got delete_source with a budget; a call that goes on would measure all "
+                "weights again; leave one of them out"
+            )
+        mix = _octavo.choose_mix(
+            source,
+            options,
+            bits=given.bits,
+            bytes=given.bytes,
+            candidates=given.candidates,
+            threads=threads,
+            max_memory=memory,
+            follow_links=follow_links,
+            progress=progress,
+        )
+        options = mix.options
+    if dry_run:
+        text = _octavo.plan_checkpoint(source, options, follow_links=follow_links)
+        return CheckpointReport(Plan(text), None if mix is None else json.loads(mix.json()))
     handle = _octavo.quantize_checkpoint(
         source,
-        checked.path(op, "out", out),
+        place,
         options,
         threads=threads,
         max_memory=memory,
@@ -177,6 +211,7 @@ def quantize_checkpoint(
         rank=shared.rank,
         world=shared.world,
         takeover_after=shared.takeover_after,
+        mix=mix,
     )
     return within(op, CheckpointReport(handle), limits)
 

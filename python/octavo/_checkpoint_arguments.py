@@ -126,6 +126,35 @@ def recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """Bits per weight or bytes, the other 0, and what there is to choose from."""
+
+    bits: float
+    bytes: int
+    candidates: list[str]
+
+
+def budget(
+    op: str, bits: float | str | None, fit: int | str | None, candidates: Iterable[str]
+) -> Budget | None:
+    choices = names(op, "candidates", candidates)
+    if bits is None and fit is None:
+        if choices:
+            raise ValueError(f"[{op}] got candidates without budget or fit; give one of them")
+        return None
+    if bits is not None and fit is not None:
+        raise ValueError(f"[{op}] got budget and fit; expected one of them")
+    if fit is not None:
+        whole = size(op, "fit", fit)
+        if whole == 0:
+            raise ValueError(f"[{op}] got fit={fit!r}; expected a number of bytes above 0")
+        return Budget(0.0, whole, choices)
+    if isinstance(bits, bool) or not isinstance(bits, (int, float, str)):
+        raise TypeError(f"[{op}] got budget={bits!r}; expected bits per weight: 4.5 or '4.5bpw'")
+    return Budget(_octavo.parse_bits_per_weight(str(bits)), 0, choices)
+
+
+@dataclass(frozen=True)
 class Shared:
     """One of several processes with a plan; -1: as the launcher says. No plan: alone."""
 

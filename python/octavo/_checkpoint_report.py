@@ -41,15 +41,16 @@ class CheckpointReport:
     finished_by_another: bool  # of one of several processes with a plan, as the next two
     files_written: int
     files_taken_over: int
+    mix: dict[str, Any] | None  # how recipes were chosen, with budget or fit
     written_again: list[str]
     worst: list[str]
     notes: list[str]
     tensors: list[dict[str, Any]]
 
-    def __init__(self, handle: Any):
+    def __init__(self, handle: Any, mix: dict[str, Any] | None = None):
         self._handle = handle
         alone = {"finished_by_another": False, "files_written": 0, "files_taken_over": 0}
-        self._data: dict[str, Any] = alone | json.loads(handle.json())
+        self._data: dict[str, Any] = alone | {"mix": mix} | json.loads(handle.json())
 
     if not TYPE_CHECKING:  # which would take any name for one of these
 

@@ -70,7 +70,7 @@ void bind_format(nb::module_& module) {
           nb::arg("name"),
           "A format by name: e<E>m<M>, then optionally b<bias>, then nothing (IEEE 754 rules), fn, "
           "fnuz or fnu; "
-          "or mxint8.")
+          "or mxint8, int8, int4.")
       .def_prop_ro("name", &format_name, "The canonical name; Format(f.name) == f.")
       .def_prop_ro("note", &note,
                    "One line on its use; empty for formats that are not in octavo.formats().")

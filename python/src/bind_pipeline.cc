@@ -2,6 +2,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -18,6 +19,7 @@
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
+#include "octavo/pipeline/mix/mix.h"
 #include "octavo/pipeline/plan/file/plan_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/pipeline/sweep.h"
@@ -77,7 +79,7 @@ CheckpointReport quantize(const std::string& source, const std::string& out,
                           const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
                           bool resume, bool follow_links, bool delete_source,
                           const nb::object& progress, const std::string& plan_file, int rank,
-                          int world, double takeover_after) {
+                          int world, double takeover_after, const MixChoice* mix) {
   QuantizeCheckpointOptions options{.plan = plan,
                                     .threads = threads,
                                     .max_memory = max_memory,
@@ -87,7 +89,24 @@ CheckpointReport quantize(const std::string& source, const std::string& out,
                                     .shared = shared_run(plan_file, rank, world, takeover_after)};
   return watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
-    return quantize_checkpoint(source, out, options);
+    CheckpointReport report = quantize_checkpoint(source, out, options);
+    if (mix != nullptr) report.mix = mix->result;
+    return report;
+  });
+}
+
+// Recipes for the parts of a model; bits or bytes, and 0 for the other.
+MixChoice choose(const std::string& source, const QuantizePlanOptions& plan, double bits,
+                 std::uint64_t bytes, const std::vector<std::string>& candidates, int threads,
+                 std::uint64_t max_memory, bool follow_links, const nb::object& progress) {
+  const MixBudget budget{.bits_per_weight = bits, .bytes = bytes, .candidates = candidates};
+  return watched(progress, [&](const OnProgress& on_progress) {
+    return choose_mix(source, budget,
+                      {.plan = plan,
+                       .threads = threads,
+                       .max_memory = max_memory,
+                       .follow_links = follow_links,
+                       .on_progress = on_progress});
   });
 }
 
@@ -185,6 +204,14 @@ void bind_pipeline(nb::module_& module) {
       .def("json", [](const SweepResult& sweep) { return json_of(sweep); })
       .def("html", [](const SweepResult& sweep) { return html_of(sweep); });
   nb::class_<QuantizePlanOptions>(module, "QuantizePlanOptions");
+  nb::class_<MixChoice>(module, "MixChoice")
+      .def_prop_ro("options", [](const MixChoice& mix) { return mix.plan; })
+      .def("json", [](const MixChoice& mix) { return json_of(*mix.result); });
+  module.def("choose_mix", &choose, nb::arg("source"), nb::arg("options"), nb::kw_only(),
+             nb::arg("bits"), nb::arg("bytes"), nb::arg("candidates"), nb::arg("threads"),
+             nb::arg("max_memory"), nb::arg("follow_links"), nb::arg("progress").none());
+  module.def("parse_bits_per_weight", &parse_bits_per_weight, nb::arg("text"));
+  module.def("mixed_recipe_names", &mixed_recipe_names);
   module.def("plan_options", &plan_options, nb::kw_only(), nb::arg("recipe"), nb::arg("target"),
              nb::arg("format"), nb::arg("tile"), nb::arg("scale_rule"), nb::arg("arith"),
              nb::arg("scale_policy"), nb::arg("scale_format"), nb::arg("include"),
@@ -200,7 +227,8 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("options"), nb::kw_only(), nb::arg("threads"), nb::arg("max_memory"),
              nb::arg("resume"), nb::arg("follow_links"), nb::arg("delete_source") = false,
              nb::arg("progress").none(), nb::arg("plan") = "", nb::arg("rank") = -1,
-             nb::arg("world") = -1, nb::arg("takeover_after") = 120.0);
+             nb::arg("world") = -1, nb::arg("takeover_after") = 120.0,
+             nb::arg("mix").none() = nb::none());
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
              nb::arg("resume"), nb::arg("follow_links"), nb::arg("clamp_non_finite"),

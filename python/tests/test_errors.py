@@ -144,10 +144,10 @@ def test_formats():
 def test_cast_names_what_it_takes(ml_dtypes):
     with pytest.raises(
         ValueError,
-        match=r"^\[format\] 'int4' is not a format: expected e<E>m<M>.*, or mxint8 or int8; "
+        match=r"^\[format\] 'int5' is not a format: expected e<E>m<M>.*, or mxint8, int8 or int4; "
         r"or a dtype: float64, float32, float16, bfloat16$",
     ):
-        ov.cast([1.0], "int4")
+        ov.cast([1.0], "int5")
     with pytest.raises(
         TypeError,
         match=r"^\[cast\] dtype int8 is not a format of 16 bits or fewer; .*; "

@@ -41,6 +41,7 @@ def test_e4m3fn_limits():
         ("e2m1fn", 4, 1, 6, 1, 0.5),
         ("mxint8", 8, 0, 127 / 64, 1 / 64, 1 / 64),
         ("int8", 8, -6, 127, 1, 1),
+        ("int4", 4, -2, 7, 1, 1),
     ],
 )
 def test_named_limits(name, bits, bias, largest, normal, smallest):
@@ -52,7 +53,7 @@ def test_named_limits(name, bits, bias, largest, normal, smallest):
         normal,
         smallest,
     )
-    assert f.min == {"e8m0fnu": 2.0**-127, "mxint8": -2.0, "int8": -128.0}.get(name, -largest)
+    assert f.min == {"e8m0fnu": 2.0**-127, "mxint8": -2.0, "int8": -128.0, "int4": -8.0}.get(name, -largest)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -69,7 +70,7 @@ def test_tables_agree_with_limits(name):
     assert bool((values == 0).any()) == f.has_zero
 
 
-@pytest.mark.parametrize("name", [n for n in NAMED if n not in ("mxint8", "int8")])
+@pytest.mark.parametrize("name", [n for n in NAMED if n not in ("mxint8", "int8", "int4")])
 def test_tables_agree_with_ml_dtypes(name, ml_dtypes):
     f = ov.format(name)
     theirs = f.codes().view(f.numpy_dtype)

@@ -34,6 +34,7 @@ NUMPY_DTYPES = {
     "mxfp4": ("uint8", "float8_e8m0fnu"),
     "mxint8": ("uint8", "float8_e8m0fnu"),
     "int8-channel": ("uint8", "float32"),
+    "int4": ("uint8", "bfloat16"),
     "nvfp4": ("uint8", "float8_e4m3fn"),
     "fp8-block": ("float8_e4m3fn", "float32"),
 }
@@ -65,6 +66,7 @@ def test_numpy_unpacked_dtypes(ml_dtypes):
         ("mxfp6", "uint8", "float8_e8m0fnu"),
         ("mxint8", "uint8", "float8_e8m0fnu"),
         ("int8-channel", "uint8", "float32"),
+        ("int4", "uint8", "bfloat16"),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])

@@ -42,10 +42,16 @@ class Element:
 
 
 class Integer(Element):
-    """Two's complement, in units of the smallest value: MXINT8 1/64, INT8 one."""
+    """Two's complement, in units of the smallest value: MXINT8 1/64, INT8 and INT4 one."""
 
     def encode(self, u: np.ndarray) -> np.ndarray:
-        return np.clip(np.rint(u / self.values[1]), -128, 127).astype(np.int8).view(np.uint8)
+        most = len(self.values) - 1
+        numbers = np.clip(np.rint(u / self.values[1]), -most - 1, most).astype(np.int8)
+        return numbers.view(np.uint8) & np.uint8(2 * most + 1)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        beyond = codes.astype(np.int16) >= len(self.values)
+        return (codes - beyond * 2.0 * len(self.values)) * self.values[1]
 
 
 E4M3 = Element(magnitudes(4, 3, 0x7F), 0x80)
@@ -55,6 +61,7 @@ E3M2 = Element(magnitudes(3, 2, 0x20), 0x20)
 E2M1 = Element(magnitudes(2, 1, 0x08), 0x08)
 MXINT8 = Integer(np.arange(128) / 64.0, 0)
 INT8 = Integer(np.arange(128) / 1.0, 0)
+INT4 = Integer(np.arange(8) / 1.0, 0)
 
 PRESETS = {
     "fp8": (E4M3, (0, 0), "f32"),
@@ -69,6 +76,7 @@ PRESETS = {
     "mxfp4": (E2M1, (1, 32), "e8m0"),
     "mxint8": (MXINT8, (1, 32), "e8m0"),
     "int8-channel": (INT8, (1, 0), "f32"),
+    "int4": (INT4, (1, 128), "bf16"),
     "nvfp4": (E2M1, (1, 16), "e4m3+f32"),
 }
 
@@ -88,6 +96,16 @@ def tile_amax(x: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
     )
 
 
+def nearest_bf16(values: np.ndarray) -> np.ndarray:
+    """The bits of the nearest bfloat16, ties to even."""
+    raw = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    return ((raw + 0x7FFF + (raw >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def widened(bf16: np.ndarray) -> np.ndarray:
+    return (bf16.astype(np.uint32) << 16).view(np.float32)
+
+
 def transcribed(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.float32 | None]:
     """(codes, scales as stored, tensor scale) of finite, normal float32 values."""
     element, tile, scale = PRESETS[name]
@@ -100,6 +118,10 @@ def transcribed(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.fl
         exponent = exponent - top_exponent + (mantissa > top_mantissa)
         u = x * spread(2.0**-exponent, tile, x.shape)
         return element.encode(u), (exponent + 127).astype(np.uint8), None
+    if scale == "bf16":
+        scales = nearest_bf16(amax / f32(element.max))
+        u = x * spread(f32(1) / widened(scales), tile, x.shape)
+        return element.encode(u), scales, None
     if scale == "f32":
         scales = amax / f32(element.max)
         u = x * spread(f32(1) / scales, tile, x.shape)
@@ -162,11 +184,13 @@ def test_dequantize_is_scale_times_value(name):
     codes, scales, tensor_scale = transcribed(x, name)
     if tensor_scale is not None:
         scales = E4M3.values[scales] * float(tensor_scale)
+    elif scales.dtype == np.uint16:
+        scales = widened(scales)
     elif scales.dtype == np.uint8:
         scales = 2.0 ** (scales.astype(float) - 127)
     scale = spread(np.atleast_2d(scales.astype(np.float64)), tile, x.shape)
     if isinstance(element, Integer):
-        value = codes.view(np.int8) * element.values[1]
+        value = element.decode(codes)
     else:
         value = element.values[codes & (element.sign - 1)]
         value = np.where(codes & element.sign, -value, value)

@@ -43,6 +43,7 @@ def test_sizes_of_both_copies():
         ("mxfp4", 50, 3 * 4),
         ("mxint8", 100, 3 * 4),
         ("int8-channel", 100, 3 * 4),
+        ("int4", 50, 3 * 2),
         ("nvfp4", 50, 3 * 7 + 4),
     ],
 )

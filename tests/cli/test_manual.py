@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
     "formats cast quantize plan verify convert dequantize compare conform inspect generate eval "
@@ -21,10 +24,14 @@ def test_no_command_is_missing_here(octavo):
     assert [line.split()[0] for line in listed.splitlines() if line[2] != " "] == COMMANDS.split()
 
 
-def test_a_plan_does_not_offer_statistics(octavo):
-    """They are refused there, with the reason."""
-    assert "--statistics FILE" not in octavo("plan", "--help").out
-    assert "--statistics FILE" in octavo("quantize", "--help").out
+def test_a_plan_takes_statistics_for_a_budget_alone(octavo):
+    """Its processes do not share them; a choice by them is in the plan."""
+    tiny_model.llama(octavo.folder / "model")
+    tiny_model.write(octavo.folder / "stats.safetensors", {}, {"format": "octavo.statistics"})
+    refused = octavo("plan", "model", "--recipe", "nvfp4", "--statistics", "stats.safetensors")
+    assert refused.code != 0
+    for command in ("plan", "quantize"):
+        assert "--statistics FILE" in octavo(command, "--help").out
 
 
 def test_the_manual_page_is_that_of_this_program(octavo):

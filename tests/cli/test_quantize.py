@@ -24,6 +24,7 @@ RECIPES = [
     "mxfp4",
     "mxint8",
     "int8-channel",
+    "int4",
     "nvfp4",
 ]
 

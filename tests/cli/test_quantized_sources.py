@@ -91,7 +91,7 @@ def kimi(folder: Path, experts: int = 2, width: int = 128, mid: int = 256) -> No
     save(folder / "whole", config, whole)
 
 
-SOURCES = {"MXFP4 of gpt-oss": gpt_oss, "INT4 of compressed-tensors": kimi}
+SOURCES = {"MXFP4 of gpt-oss": gpt_oss, "compressed-tensors": kimi}
 
 
 @pytest.mark.parametrize("source", SOURCES)

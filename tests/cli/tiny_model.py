@@ -22,8 +22,10 @@ def bf16(values: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(values, "<f4").view("<u4") >> 16).astype("<u2")
 
 
-def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    header, at = {"__metadata__": {"format": "pt"}}, 0
+def write(
+    path: Path, tensors: dict[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
+    header, at = {"__metadata__": metadata or {"format": "pt"}}, 0
     for name, array in tensors.items():
         header[name] = {
             "dtype": NAMES[array.dtype.name],

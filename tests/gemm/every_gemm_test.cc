@@ -15,7 +15,7 @@ std::vector<Pair> every_pair() {
   const auto twice = [&](const OperandKind& kind) { pairs.push_back({kind, kind}); };
   for (const char* name :
        {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8", "mxfp6", "mxfp6:e3m2fn", "mxfp4",
-        "mxint8", "int8-channel", "nvfp4", "fp8:e5m2", "mxfp8:e5m2"})
+        "mxint8", "int8-channel", "int4", "nvfp4", "fp8:e5m2", "mxfp8:e5m2"})
     twice(quantized_as(name));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     twice(valued_as(dtype));
@@ -46,6 +46,8 @@ std::vector<Pair> every_pair() {
   with("fp8", "e4m3fnuz", [](Scaling& s) { s.format = e4m3fnuz; });
   with("fp8", "e3m4", [](Scaling& s) { s.format = parse_format("e3m4"); });
   with("fp8-channel", "int8_rows", [](Scaling& s) { s.format = mxint8; });
+  with("fp8-channel", "int4_rows", [](Scaling& s) { s.format = int4; });
+  pairs.push_back({valued_as(DType::bf16), quantized_as("int4")});
   with("fp8-channel", "e2m3_rows", [](Scaling& s) { s.format = e2m3fn; });
   with("fp8-channel", "e2m1_rows", [](Scaling& s) { s.format = e2m1fn; });
   with("fp8-1x128", "e5m10", [](Scaling& s) { s.format = parse_format("e5m10"); });

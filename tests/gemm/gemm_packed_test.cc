@@ -15,7 +15,7 @@ std::vector<Pair> packed_pairs() {
   std::vector<Pair> pairs;
   const auto twice = [&](const OperandKind& kind) { pairs.push_back({kind, kind}); };
   for (const char* name : {"fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp6:e3m2fn",
-                           "mxfp4", "mxint8", "int8-channel", "nvfp4", "mxfp8:e5m2"})
+                           "mxfp4", "mxint8", "int8-channel", "int4", "nvfp4", "mxfp8:e5m2"})
     twice(quantized_as(name));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) twice(valued_as(dtype));
   pairs.push_back({quantized_as("fp8-1x128"), quantized_as("fp8-block")});

@@ -46,6 +46,7 @@ inline const std::vector<FormatRow>& named_rows() {
       {"e2m1fn",      2, 1, 1,   true,  Top::all_numbers},
       {"mxint8",      0, 7, 0,   true,  Top::all_numbers, false, false, true},
       {"int8",        0, 7, -6,  true,  Top::all_numbers, false, false, true},
+      {"int4",        0, 3, -2,  true,  Top::all_numbers, false, false, true},
   };
   return rows;
 }
@@ -117,6 +118,7 @@ inline const std::vector<PrintedLimits>& printed_limits() {
       {"e2m1fn",      6,          1,        0.5,      0x7,  0,  0, 15},
       {"mxint8",      1.984375,   0x1p-6,   0x1p-6,   0x7F, 0,  0, 256},
       {"int8",        127,        1,        1,        0x7F, 0,  0, 256},
+      {"int4",        7,          1,        1,        0x7,  0,  0, 16},
       {"e5m10",       65504,      0x1p-14,  0x1p-24,  0x7BFF, 2046, 2, 63487},
       {"e8m7",        0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, 254, 2, 65279},
   };

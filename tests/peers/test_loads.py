@@ -13,6 +13,8 @@ PAIRS = [
     ("compressed-tensors", "mxfp6", []),
     ("compressed-tensors", "mxfp4", []),
     ("compressed-tensors", "nvfp4", []),
+    ("compressed-tensors", "int4", []),
+    ("compressed-tensors", "int4", ["--tile", "32", "--scale-policy", "mse"]),
     ("deepseek", "fp8-block", []),
     ("deepseek", "fp8-block", ["--scale-rule", "rceil"]),
     ("deepseek", "mxfp8", []),
@@ -68,6 +70,8 @@ MIXED = [
     ("mxfp4", "fp8-block"),
     ("mxfp8", "fp8"),
     ("mxfp6", "mxfp4"),
+    ("int4", "nvfp4"),
+    ("mxfp8", "int4"),
 ]
 
 

@@ -1,6 +1,6 @@
 // DecodedWeight: a quantized weight as the values it holds, decoded a row block at a time. Weights
-// of octavo's dialects, and of two forms that octavo reads and does not write: gpt-oss's MXFP4
-// stacks and compressed-tensors' INT4 (Kimi-K2-Thinking). docs/numerics/dialects.md has the bytes.
+// of octavo's dialects, and of a form that octavo reads and does not write: gpt-oss's MXFP4 stacks.
+// docs/numerics/dialects.md has the bytes.
 #pragma once
 
 #include <cstddef>
@@ -53,10 +53,5 @@ using DecodedWeights = std::vector<std::unique_ptr<const DecodedWeight>>;
 // Stacks of gpt-oss: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in /
 // 32] are the weight NAME [experts, in, out] of the model in bf16. None where there are none.
 [[nodiscard]] DecodedWeights gpt_oss_weights(const CheckpointReader& checkpoint);
-
-// INT4 of compressed-tensors: weight_packed (int32, eight numbers each), weight_scale [out, groups]
-// and weight_shape. Throws Error(unsupported) for zero points, reordered groups (g_idx) and other
-// widths than four bits. None where there are none.
-[[nodiscard]] DecodedWeights int4_weights(const CheckpointReader& checkpoint);
 
 }  // namespace octavo

@@ -26,8 +26,8 @@ constexpr std::array<Getter, 6> kDialects{compressed_tensors_dialect,
                                           octavo_dialect,
                                           gguf_dialect};
 
-constexpr std::array<std::string_view, 8> kSchemes{
-    "fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8-channel"};
+constexpr std::array<std::string_view, 9> kSchemes{
+    "fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8-channel", "int4"};
 
 // Weights that no dialect can hold.
 std::string common_reason(const QuantizedWeight& weight) {
@@ -72,6 +72,11 @@ std::optional<Scheme> scheme_of(const Scaling& scaling) {
   if (scale == ScaleFormat::e4m3_f32) {
     if (scaling.tile == Tile{1, 16} && scaling.format == e2m1fn) return Scheme::nvfp4;
     return std::nullopt;
+  }
+  if (scaling.format == int4) {
+    const bool known = scaling.tile.rows == 1 && std::find(kInt4Groups.begin(), kInt4Groups.end(),
+                                                           scaling.tile.cols) != kInt4Groups.end();
+    return known && scale != ScaleFormat::e8m0 ? std::optional(Scheme::int4_group) : std::nullopt;
   }
   if (scaling.tile == Tile{1, 32}) {
     if (scale != ScaleFormat::e8m0) return std::nullopt;
@@ -167,13 +172,26 @@ bool has_static_input(const QuantizedModel& model, Scheme scheme) {
   });
 }
 
+std::optional<SchemeUse> use_of(const Scaling& scaling) {
+  const auto scheme = scheme_of(scaling);
+  if (!scheme) return std::nullopt;
+  return SchemeUse{*scheme, *scheme == Scheme::int4_group ? scaling.tile.cols : 0};
+}
+
+std::vector<SchemeUse> uses_of(const QuantizedModel& model) {
+  std::vector<SchemeUse> uses;
+  for (const QuantizedWeight& weight : model.weights) {
+    const auto use = use_of(weight.scaling);
+    if (use && std::find(uses.begin(), uses.end(), *use) == uses.end()) uses.push_back(*use);
+  }
+  return uses;
+}
+
 std::vector<Scheme> schemes_of(const QuantizedModel& model) {
   std::vector<Scheme> schemes;
-  for (const QuantizedWeight& weight : model.weights) {
-    const auto scheme = scheme_of(weight.scaling);
-    if (scheme && std::find(schemes.begin(), schemes.end(), *scheme) == schemes.end())
-      schemes.push_back(*scheme);
-  }
+  for (const SchemeUse& use : uses_of(model))
+    if (std::find(schemes.begin(), schemes.end(), use.scheme) == schemes.end())
+      schemes.push_back(use.scheme);
   return schemes;
 }
 

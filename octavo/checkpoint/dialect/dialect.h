@@ -46,7 +46,7 @@ enum class Part : std::uint8_t {
   codes,
   scales,
   tensor_scale,  // the second-level (global) scale of NVFP4
-  marker,        // describes the others (comfy_quant): constant bytes
+  marker,        // describes the others (comfy_quant, weight_shape): constant bytes
   blocks,        // codes and scales, one block after another (GGUF)
 };
 
@@ -56,6 +56,7 @@ struct DialectTensor {
   Part part = Part::codes;
   std::string constant{};          // the bytes of a marker or of a known number
   bool high_nibble_first = false;  // of two FP4 codes in a byte
+  bool plus_eight = false;         // of INT4: each number with 8 added
   bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
   bool divisor = false;            // a divisor: the reciprocal of octavo's scale
   // In a GGUF file: its type there ("MXFP4"), and the heads within which its rows are interleaved

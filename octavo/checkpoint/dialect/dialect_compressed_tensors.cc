@@ -4,7 +4,9 @@
 // static activation scales would need calibration data that a checkpoint does not have. A source
 // that came with input scales keeps them.
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -47,6 +49,8 @@ QuantizationArgs quantization_args(Scheme scheme) {
       return {"mxfp4-pack-quantized", 4, "group", 32, kByte, "", 0};
     case Scheme::int8_channel:
       return {"int-quantized", 8, "channel", 0, "", "token", 0, "int"};
+    case Scheme::int4_group:  // the size of a group is the weight's
+      return {"pack-quantized", 4, "group", 0, "", "", 0, "int"};
     case Scheme::nvfp4:
       break;
   }
@@ -58,23 +62,44 @@ std::string why_not(const QuantizedWeight& weight) {
   if (!scheme || weight.scaling.format == e5m2)
     return unsupported_scaling(
         kName, weight.scaling,
-        "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4, int8-channel");
+        "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4, int8-channel, "
+        "int4 (groups of 32, 64 or 128)");
   if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
   const QuantizationArgs args = quantization_args(*scheme);
   if (*scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
-  const std::int64_t group = args.group_size;
+  const std::int64_t group =
+      *scheme == Scheme::int4_group ? weight.scaling.tile.cols : args.group_size;
   if (group > 0 && extent.cols % group != 0)
     return not_divisible(kName, "columns", extent.cols, group);
   return "";
+}
+
+StoredType float_type(ScaleFormat format) {
+  return format == ScaleFormat::bf16 ? StoredType::bf16 : StoredType::f32;
+}
+
+// Eight numbers in an int32, the first in its lowest bits: in memory two in a byte, the low nibble
+// first, as octavo has them. weight_shape is [N, K].
+std::vector<DialectTensor> int4_tensors(const QuantizedWeight& weight, DialectTensor scales) {
+  const Extent extent = extent_of(weight);
+  const std::array<std::int64_t, 2> shape{extent.rows, extent.cols};
+  std::string bytes(sizeof shape, '\0');
+  std::memcpy(bytes.data(), shape.data(), bytes.size());
+  return {{.plan = plan_tensor(weight.module + ".weight_packed", StoredType::i32,
+                               {extent.rows, extent.cols / kInt4InWord}),
+           .plus_eight = true},
+          std::move(scales),
+          {.plan = plan_tensor(weight.module + ".weight_shape", StoredType::i64, {2}),
+           .part = Part::marker,
+           .constant = std::move(bytes)}};
 }
 
 std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const Scheme scheme = *scheme_of(weight.scaling);
   const auto [rows, cols, matrix_rows] = extent_of(weight);
   const std::string codes = weight.module + ".weight", scales = weight.module + ".weight_scale";
-  const StoredType float_scale =
-      weight.scaling.scale.format == ScaleFormat::bf16 ? StoredType::bf16 : StoredType::f32;
+  const StoredType float_scale = float_type(weight.scaling.scale.format);
   const auto packed = [&](int bits) {
     return DialectTensor{
         .plan = plan_tensor(codes + "_packed", StoredType::u8, {rows, cols * bits / 8})};
@@ -98,6 +123,9 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
       return {packed(6), scale(StoredType::u8, {rows, cols / 32})};
     case Scheme::mxfp4:
       return {packed(4), scale(StoredType::u8, {rows, cols / 32})};
+    case Scheme::int4_group:
+      return int4_tensors(weight, scale(float_type(weight.scaling.scale.format),
+                                        {rows, cols / weight.scaling.tile.cols}));
     case Scheme::nvfp4:
       break;
   }
@@ -136,8 +164,10 @@ Json dynamic_activations(Scheme scheme) {
                    args.type);
 }
 
-Json group_of(Scheme scheme, bool has_static_input, Json targets) {
-  const QuantizationArgs args = quantization_args(scheme);
+Json group_of(const SchemeUse& use, bool has_static_input, Json targets) {
+  const Scheme scheme = use.scheme;
+  QuantizationArgs args = quantization_args(scheme);
+  if (use.group > 0) args.group_size = static_cast<int>(use.group);
   return Json::object({{"targets", std::move(targets)},
                        {"format", args.format},
                        {"weights", arguments(args.bits, args.strategy, args.group_size,
@@ -165,28 +195,29 @@ Json ignored(const QuantizedModel& model) {
 }
 
 void configure(const QuantizedModel& model, Json& config, Json&) {
-  const std::vector<Scheme> schemes = schemes_of(model);
+  const std::vector<SchemeUse> uses = uses_of(model);
   Json groups = Json::object();
-  for (std::size_t i = 0; i < schemes.size(); ++i) {
+  for (std::size_t i = 0; i < uses.size(); ++i) {
     // Targets by class where there is one scheme (TensorRT-LLM supports nothing else), by full
     // names where there are several.
     Json targets = Json::array();
-    if (schemes.size() == 1) targets.push("Linear");
+    if (uses.size() == 1) targets.push("Linear");
     for (const QuantizedWeight& weight : model.weights) {
       // lm_head is a class of its own in vLLM and SGLang, which "Linear" does not match.
       const bool is_head = weight.module == "lm_head" || weight.module.ends_with(".lm_head");
-      if ((schemes.size() > 1 || is_head) && scheme_of(weight.scaling) == schemes[i])
+      if ((uses.size() > 1 || is_head) && use_of(weight.scaling) == uses[i])
         targets.push(weight.module);
     }
     groups.set(text("group_", i),
-               group_of(schemes[i], has_static_input(model, schemes[i]), std::move(targets)));
+               group_of(uses[i], has_static_input(model, uses[i].scheme), std::move(targets)));
   }
   Json cache;
   if (model.cache == CacheScheme::fp8) cache = arguments(8, "tensor", 0, "", false);
   config.set("quantization_config",
              Json::object({{"quant_method", kName},
-                           {"format", schemes.size() == 1 ? quantization_args(schemes[0]).format
-                                                          : std::string_view("mixed-precision")},
+                           {"format", schemes_of(model).size() == 1
+                                          ? quantization_args(uses[0].scheme).format
+                                          : std::string_view("mixed-precision")},
                            {"quantization_status", "compressed"},
                            {"global_compression_ratio", Json()},
                            {"kv_cache_scheme", std::move(cache)},
@@ -242,7 +273,9 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                            .zero_points = checkpoint.find(module + ".weight_zero_point"),
                            .declared = tiles_for(module, config),
                            .divisor = true};
-    if (packed || parts.scales != nullptr || holds_codes(tensor))
+    if (packed && tensor.entry->type == StoredType::i32)
+      assemble_int4_into(found, checkpoint, parts, misfits);
+    else if (packed || parts.scales != nullptr || holds_codes(tensor))
       assemble_into(found, parts, misfits);
   }
   return found;

@@ -2,6 +2,7 @@
 // functions; to add one, write that file and add its table to the list in dialect.cc.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,15 +27,18 @@ enum class Scheme : std::uint8_t {
   mxfp4,
   nvfp4,
   int8_channel,
+  int4_group,  // one of kInt4Groups along a row
 };
 // nullopt for any other tile, format or scale. FP8 is e4m3fn or e5m2, MXFP8 e4m3fn, MXFP6 e2m3fn.
 [[nodiscard]] std::optional<Scheme> scheme_of(const Scaling& scaling);
 [[nodiscard]] std::string_view name_of(Scheme scheme);
 [[nodiscard]] constexpr bool is_fp8(Scheme scheme) { return scheme <= Scheme::fp8_block; }
-// FP8 and INT8: a byte for each element, scales that are f32 or bf16.
+// FP8 and integers: scales that are f32 or bf16.
 [[nodiscard]] constexpr bool has_float_scales(Scheme scheme) {
-  return is_fp8(scheme) || scheme == Scheme::int8_channel;
+  return is_fp8(scheme) || scheme == Scheme::int8_channel || scheme == Scheme::int4_group;
 }
+// The groups of INT4 that servers have kernels for.
+inline constexpr std::array<std::int64_t, 3> kInt4Groups{32, 64, 128};
 
 inline constexpr std::int64_t kBlock = 128;
 
@@ -127,7 +131,15 @@ void configure(Dialect dialect, const QuantizedModel& model, Json& config, Json&
 [[nodiscard]] Json json_list(const std::vector<std::string>& texts);
 // Do the weights of this scheme have static activation scales? All of them do, or none.
 [[nodiscard]] bool has_static_input(const QuantizedModel& model, Scheme scheme);
-// The schemes of a model in order of first occurrence.
+// The schemes of a model in order of first occurrence; INT4 with groups of another size counts as
+// another one.
+struct SchemeUse {
+  Scheme scheme;
+  std::int64_t group = 0;  // columns of a tile
+  constexpr bool operator==(const SchemeUse&) const = default;
+};
+[[nodiscard]] std::optional<SchemeUse> use_of(const Scaling& scaling);
+[[nodiscard]] std::vector<SchemeUse> uses_of(const QuantizedModel& model);
 [[nodiscard]] std::vector<Scheme> schemes_of(const QuantizedModel& model);
 
 }  // namespace octavo

@@ -36,6 +36,7 @@ QuantAlgo quant_algo_of(Scheme scheme, bool static_input = false) {
     case Scheme::mxfp6:
     case Scheme::mxfp4:
     case Scheme::int8_channel:
+    case Scheme::int4_group:
       break;
   }
   return {};
@@ -79,6 +80,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
     case Scheme::mxfp6:
     case Scheme::mxfp4:
     case Scheme::int8_channel:
+    case Scheme::int4_group:
       break;
   }
   return {{.plan = plan_tensor(codes, StoredType::u8, {rows, cols / 2})},

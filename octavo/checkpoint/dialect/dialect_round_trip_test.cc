@@ -102,6 +102,13 @@ TEST(DialectRoundTrip, EveryDialectPresetAndShape) {
     scalings.emplace_back(name + " e8m0",
                           with_scale(preset(name), ScaleFormat::e8m0, ScaleRule::rceil));
   }
+  for (const std::int64_t group : {32, 64}) {
+    Scaling scaling = preset("int4");
+    scaling.tile = {1, group};
+    scalings.emplace_back(text("int4 ", group), scaling);
+    scalings.emplace_back(text("int4 f32 ", group),
+                          with_scale(scaling, ScaleFormat::f32, ScaleRule::f32));
+  }
   std::size_t spelled = 0;
   for (const Dialect dialect : kDialects)
     for (const auto& [name, scaling] : scalings)
@@ -166,6 +173,8 @@ TEST(DialectRoundTrip, WhichDialectHoldsWhichScheme) {
   EXPECT_EQ(those("mxfp4", {33, 64}), "compressed-tensors octavo");
   EXPECT_EQ(those("mxint8", {64, 64}), "octavo");
   EXPECT_EQ(those("int8-channel", {33, 17}), "compressed-tensors octavo");
+  EXPECT_EQ(those("int4", {33, 256}), "compressed-tensors octavo");
+  EXPECT_EQ(those("int4", {33, 192}), "octavo");
   EXPECT_EQ(those("nvfp4", {33, 48}), "compressed-tensors modelopt comfyui octavo");
   EXPECT_EQ(those("nvfp4", {33, 40}), "comfyui octavo");
   EXPECT_EQ(those("nvfp4", {16}), "");

@@ -74,6 +74,26 @@ TEST(Dialect, CompressedTensorsTensors) {
             "l.q.weight_global_scale F32 [1]\n");
 }
 
+// weight_shape is [256, 512], as two little-endian int64.
+TEST(Dialect, Int4OfCompressedTensors) {
+  constexpr Dialect kCt = Dialect::compressed_tensors;
+  Scaling scaling = preset("int4");
+  const std::string shape("\x00\x01\0\0\0\0\0\0\x00\x02\0\0\0\0\0\0", 16);
+  for (const std::int64_t group : {32, 64, 128}) {
+    scaling.tile = {1, group};
+    EXPECT_EQ(lines(kCt, {256, 512}, scaling),
+              text("l.q.weight_packed I32 [256,64]\nl.q.weight_scale BF16 [256,", 512 / group,
+                   "]\nl.q.weight_shape I64 [2] ", shape, "\n"));
+  }
+  scaling.tile = {1, 16};
+  const QuantizedWeight other{.name = "l.q.weight",
+                              .module = "l.q",
+                              .shape = {256, 512},
+                              .source = DType::bf16,
+                              .scaling = scaling};
+  EXPECT_NE(why_not(kCt, other).find("int4 (groups of 32, 64 or 128)"), std::string::npos);
+}
+
 TEST(Dialect, DeepseekTensors) {
   EXPECT_EQ(lines(Dialect::deepseek, {256, 512}, preset("fp8-block")),
             "l.q.weight F8_E4M3 [256,512]\nl.q.weight_scale_inv F32 [2,4]\n");

@@ -74,24 +74,6 @@ Scaling byte_scaling(const FoundParts& parts, const Shape& shape, std::int64_t s
        parts.scales != nullptr ? shown_entry(*parts.scales->entry) : "not there", ": ", what);
 }
 
-std::optional<ScaleFormat> scale_format(StoredType type) {
-  switch (type) {
-    case StoredType::f32:
-      return ScaleFormat::f32;
-    case StoredType::bf16:
-      return ScaleFormat::bf16;
-    case StoredType::f16:
-      return ScaleFormat::f16;
-    case StoredType::u8:
-    case StoredType::f8_e8m0:
-      return ScaleFormat::e8m0;
-    case StoredType::f8_e4m3:
-      return ScaleFormat::e4m3_f32;
-    default:
-      return std::nullopt;
-  }
-}
-
 // Packed codes are FP4 or FP6; the number of scales tells which.
 struct Packed {
   Shape shape;
@@ -195,6 +177,24 @@ DType source_type(const CheckpointReader& checkpoint) {
                                          bytes.begin())];
 }
 
+std::optional<ScaleFormat> scale_format_of(StoredType type) {
+  switch (type) {
+    case StoredType::f32:
+      return ScaleFormat::f32;
+    case StoredType::bf16:
+      return ScaleFormat::bf16;
+    case StoredType::f16:
+      return ScaleFormat::f16;
+    case StoredType::u8:
+    case StoredType::f8_e8m0:
+      return ScaleFormat::e8m0;
+    case StoredType::f8_e4m3:
+      return ScaleFormat::e4m3_f32;
+    default:
+      return std::nullopt;
+  }
+}
+
 FoundWeight assemble(const FoundParts& parts) {
   if (parts.scales == nullptr) misfit(parts, "codes mean nothing without scales");
   if (const auto type = safetensors::element_type(parts.codes->entry->type);
@@ -208,7 +208,7 @@ FoundWeight assemble(const FoundParts& parts) {
          "' is asymmetric: it has zero points ('", shown(parts.zero_points->name(), 200),
          "'); expected symmetric codes; quantize it symmetrically, or decode it with its own tool");
   const auto shape = shape_of(*parts.codes->entry), grid = shape_of(*parts.scales->entry);
-  const auto scale = scale_format(parts.scales->entry->type);
+  const auto scale = scale_format_of(parts.scales->entry->type);
   if (!shape || !grid || shape->rank() < 2 || !scale) misfit(parts, "they do not fit together");
   const std::int64_t scales = element_count(*grid);
 
@@ -252,16 +252,21 @@ FoundWeight assemble(const FoundParts& parts) {
   return found;
 }
 
-void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits) {
+void collect_into(std::vector<FoundWeight>& found, const std::string& name, Misfits* misfits,
+                  const std::function<FoundWeight()>& make) {
   if (misfits == nullptr) {
-    found.push_back(assemble(parts));
+    found.push_back(make());
     return;
   }
   try {
-    found.push_back(assemble(parts));
+    found.push_back(make());
   } catch (const Error& error) {
-    misfits->push_back({parts.name, reason_of(error)});
+    misfits->push_back({name, reason_of(error)});
   }
+}
+
+void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits) {
+  collect_into(found, parts.name, misfits, [&] { return assemble(parts); });
 }
 
 }  // namespace octavo

@@ -2,6 +2,7 @@
 // and shapes determine the scheme; config.json only chooses among what they leave open.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +32,18 @@ struct FoundParts {
 // Error(unsupported) for codes that octavo does not read (integers). Does not set the source dtype.
 [[nodiscard]] FoundWeight assemble(const FoundParts& parts);
 // Appends the weight to `found`; a misfit goes to the list of misfits where there is one.
+void collect_into(std::vector<FoundWeight>& found, const std::string& name, Misfits* misfits,
+                  const std::function<FoundWeight()>& make);
 void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits);
+
+// INT4 of compressed-tensors ("pack-quantized"): codes are int32 of eight numbers each, a
+// weight_shape is beside them. Throws Error(unsupported) for zero points, reordered groups (g_idx)
+// and other widths than four bits, else as assemble().
+inline constexpr std::int64_t kInt4InWord = 8;
+void assemble_int4_into(std::vector<FoundWeight>& found, const CheckpointReader& checkpoint,
+                        const FoundParts& parts, Misfits* misfits);
+// The format of scales of this type; nullopt: scales are of no such type.
+[[nodiscard]] std::optional<ScaleFormat> scale_format_of(safetensors::StoredType type);
 
 [[nodiscard]] bool holds_fp8(const StoredTensor& tensor);
 [[nodiscard]] bool holds_codes(const StoredTensor& tensor);  // FP8, or bytes

@@ -72,7 +72,7 @@ struct Found {
   std::vector<std::string> plain{};
 };
 
-// Forms that octavo only reads stand alone: what else is in such a checkpoint has no scales.
+// A form that octavo only reads stands alone: what else is in such a checkpoint has no scales.
 Found only_read(const CheckpointReader& checkpoint, std::string as, DecodedWeights weights) {
   Found out{.as = std::move(as), .weights = std::move(weights)};
   std::set<std::string> taken;
@@ -91,8 +91,6 @@ Found only_read(const CheckpointReader& checkpoint, std::string as, DecodedWeigh
 Found found_in(const CheckpointReader& checkpoint) {
   if (DecodedWeights weights = gpt_oss_weights(checkpoint); !weights.empty())
     return only_read(checkpoint, "MXFP4 of gpt-oss", std::move(weights));
-  if (DecodedWeights weights = int4_weights(checkpoint); !weights.empty())
-    return only_read(checkpoint, "INT4 of compressed-tensors", std::move(weights));
   Recognized recognized = recognize(checkpoint);
   Found out{.as = std::string(name_of(recognized.dialect)), .plain = std::move(recognized.plain)};
   if (!recognized.quantized) return out;

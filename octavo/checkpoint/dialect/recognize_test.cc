@@ -236,6 +236,47 @@ std::string refusal(const std::vector<Given>& tensors, std::string_view config) 
   return "";
 }
 
+// Eight numbers in a word, the first in its lowest bits, each with 8 added: 0x76543210 is -8, -7
+// ... -1, and 0xFEDCBA98 0 to 7. Any groups of whole words are read, shapes of either width, and
+// FP8 beside them.
+TEST(Recognize, Int4OfCompressedTensors) {
+  const std::string words("\x10\x32\x54\x76\x98\xBA\xDC\xFE", 8);
+  const std::string narrow("\x01\0\0\0\x10\0\0\0", 8),
+      wide("\x01\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0", 16);
+  constexpr std::string_view kConfig =
+      R"({"quant_method": "compressed-tensors", "config_groups": {
+          "a": {"weights": {"num_bits": 8, "type": "float"}},
+          "b": {"weights": {"num_bits": 4, "type": "int", "symmetric": true}}}})";
+  std::vector<float> wanted;
+  for (int i = -8; i < 8; ++i) wanted.push_back(2.0F * static_cast<float>(i));
+  const Given packed{{"q.weight_packed", StoredType::i32, {1, 2}}, words};
+  const Given scales{{"q.weight_scale", StoredType::bf16, {1, 2}},
+                     std::string(kTwoBf16) + std::string(kTwoBf16)};
+  for (const Given& shape : {Given{{"q.weight_shape", StoredType::i32, {2}}, narrow},
+                             Given{{"q.weight_shape", StoredType::i64, {2}}, wide}}) {
+    const TemporaryFolder folder;
+    write(folder, {packed, scales, shape}, kConfig);
+    EXPECT_EQ(decoded(folder).values, wanted);
+    EXPECT_EQ(decoded(folder).weight.scaling.tile, (Tile{1, 8}));
+  }
+  const Given shape{{"q.weight_shape", StoredType::i64, {2}}, wide};
+  const auto refused = [&](std::vector<Given> more, std::string_view config) {
+    more.insert(more.end(), {packed, scales, shape});
+    return refusal(more, config);
+  };
+  EXPECT_EQ(refused({}, kConfig), "");
+  EXPECT_NE(refused({scale("q.weight_g_idx", StoredType::i32, {1}, as_bytes(0.0F))}, kConfig)
+                .find("reordered"),
+            std::string::npos);
+  EXPECT_NE(refused({scale("q.weight_zero_point", StoredType::i32, {1}, as_bytes(0.0F))}, kConfig)
+                .find("zero points"),
+            std::string::npos);
+  EXPECT_NE(refused({}, R"({"quant_method": "compressed-tensors", "config_groups": {
+                            "a": {"weights": {"num_bits": 3, "type": "int"}}}})")
+                .find("num_bits = 3"),
+            std::string::npos);
+}
+
 TEST(Recognize, PartsThatContradictEachOtherAreRefusedByName) {
   const Given codes = fp8("q.weight", 256, 384);
   const auto expect = [](const std::string& message, std::string_view part) {
@@ -255,7 +296,7 @@ TEST(Recognize, PartsThatContradictEachOtherAreRefusedByName) {
   expect(refusal({packed, scale("q.weight_scale", StoredType::u8, {2, 2}, kOne)}, kCt), "scales");
   const Given integers{{"q.weight_packed", StoredType::i32, {2, 4}}, repeated(32, "a")};
   expect(refusal({integers, scale("q.weight_scale", StoredType::bf16, {2, 1}, kTwoBf16)}, kCt),
-         "expected FP8, INT8");
+         "expected weight_shape");
   // Asymmetric codes; and INT8 with scales that fit nothing.
   const Given eight{{"q.weight", StoredType::i8, {2, 4}}, repeated(8, "a")};
   const Given rows = scale("q.weight_scale", StoredType::bf16, {2, 1}, kTwoBf16);

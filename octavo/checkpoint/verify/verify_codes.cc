@@ -47,7 +47,7 @@ NotFinite look_at(const CheckpointReader& checkpoint, const StoredTensor& tensor
   return out;
 }
 
-// Does an FP8, INT8 or NVFP4 tile have a nonzero code?
+// Does an FP8, integer or NVFP4 tile have a nonzero code?
 bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t tile_index) {
   const QuantizedWeight& of = weight.found->weight;
   const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
@@ -63,18 +63,20 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
   const std::int64_t end_row =
       std::min(first_row + high, (index / across / down + 1) * extent.matrix_rows);
   const std::int64_t first_col = index % across * wide;
-  const std::int64_t in_byte = weight.scheme == Scheme::nvfp4 ? 2 : 1;  // tiles are whole bytes
-  const bool integers = of.scaling.format == int8;                      // 0x80 is -128, not a zero
-  const std::byte magnitudes{static_cast<unsigned char>(in_byte == 2 ? 0x77
-                                                        : integers   ? 0xFF
-                                                                     : 0x7F)};
+  const std::int64_t in_byte = of.scaling.format.bits() == 4 ? 2 : 1;  // tiles are whole bytes
+  // Of integers 0x80 is -128, not a zero; zeros of INT4 are stored as 8.
+  const bool integers = of.scaling.format.twos_complement;
+  const std::byte magnitudes{static_cast<unsigned char>(integers       ? 0xFF
+                                                        : in_byte == 2 ? 0x77
+                                                                       : 0x7F)};
+  const std::byte zeros{static_cast<unsigned char>(weight.codes->plus_eight ? 0x88 : 0)};
   std::vector<std::byte> row(
       static_cast<std::size_t>(std::min(wide, extent.cols - first_col) / in_byte));
   for (std::int64_t r = first_row; r < end_row; ++r) {
     view.checkpoint.read(stored,
                          static_cast<std::uint64_t>((r * extent.cols + first_col) / in_byte), row);
     if (std::any_of(row.begin(), row.end(),
-                    [&](std::byte code) { return (code & magnitudes) != std::byte{0}; }))
+                    [&](std::byte code) { return ((code ^ zeros) & magnitudes) != std::byte{0}; }))
       return true;
   }
   return false;

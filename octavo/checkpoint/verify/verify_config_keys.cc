@@ -23,6 +23,8 @@ std::vector<std::string_view> formats_of(Scheme scheme) {
       return {"nvfp4-pack-quantized"};
     case Scheme::int8_channel:
       return {"int-quantized", "naive-quantized"};
+    case Scheme::int4_group:
+      return {"pack-quantized"};
     default:
       return {"float-quantized", "naive-quantized"};
   }

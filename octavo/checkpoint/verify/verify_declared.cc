@@ -13,7 +13,7 @@ bool says(const Json& words, const QuantizedWeight& weight, std::optional<Scheme
   const std::string_view strategy = words["strategy"].string_or("");
   const Tile tile = weight.scaling.tile;
   if (words["num_bits"].integer_or(0) != weight.scaling.format.bits()) return false;
-  if (words["type"].string_or("") != (weight.scaling.format == int8 ? "int" : "float"))
+  if (words["type"].string_or("") != (weight.scaling.format.twos_complement ? "int" : "float"))
     return false;
   if (tile == Tile{0, 0}) return strategy == "tensor";
   if (tile == Tile{1, 0}) return strategy == "channel";

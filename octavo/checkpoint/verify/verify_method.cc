@@ -145,6 +145,15 @@ void check_support(const VerifyView& view, Findings& out) {
         out.error({kV, kS}, *at,
                   "it has INT8 (int-quantized) with activations of INT8 alone, and these are 16 "
                   "bits wide");
+      if (const auto at = has(Scheme::int4_group)) {
+        out.error({kT}, *at, "it has no INT4 of this dialect");
+        if (schemes.found.size() > 1)
+          out.error({kS}, *at,
+                    "it knows INT4 by the format 'pack-quantized' of the whole model, and this one "
+                    "has other schemes beside it");
+      }
+      if (const auto at = schemes.where(Scheme::int4_group, &Of::quantized_activations))
+        out.error({kV, kS}, *at, "it has INT4 (pack-quantized) with activations of 16 bits alone");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
         out.error({kS}, *at, "it has MXFP4 for experts alone");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::quantized_activations))

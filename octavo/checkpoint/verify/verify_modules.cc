@@ -21,8 +21,9 @@ void check_fused_schemes(const VerifyView& view, Findings& out) {
                    found->second.kind, ", and servers make one matrix of both"));
   };
   for (const VerifiedWeight& weight : view.weights)
-    look(weight.found->weight.module, weight.scheme ? std::string(name_of(*weight.scheme))
-                                                    : describe(weight.found->weight.scaling));
+    look(weight.found->weight.module, weight.scheme && *weight.scheme != Scheme::int4_group
+                                          ? std::string(name_of(*weight.scheme))
+                                          : describe(weight.found->weight.scaling));
   for (const std::string& module : view.plain_linears) look(module, "not quantized");
 }
 

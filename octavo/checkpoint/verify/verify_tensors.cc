@@ -22,7 +22,9 @@ Multiples multiples_of(const VerifiedWeight& weight) {
   if (!weight.scheme) return {};
   const Tile tile = weight.found->weight.scaling.tile;
   if (*weight.scheme == Scheme::fp8_block) return {tile.rows, tile.cols};
-  return has_float_scales(*weight.scheme) ? Multiples{} : Multiples{0, tile.cols};
+  const bool whole_groups =
+      !has_float_scales(*weight.scheme) || *weight.scheme == Scheme::int4_group;
+  return whole_groups ? Multiples{0, tile.cols} : Multiples{};
 }
 
 }  // namespace

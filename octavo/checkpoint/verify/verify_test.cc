@@ -17,6 +17,7 @@ TEST(Verify, GoodCheckpointsHaveTheFindingsOfTheMatrix) {
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"))), "");
   EXPECT_EQ(verdict(make_model(kCt, preset("fp8"))), "support:trtllm");
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("int8-channel"))), "support:trtllm");
+  EXPECT_EQ(verdict(make_model(kCt, preset("int4"))), "support:trtllm");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp8"))), "support:sglang support:trtllm");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp4"))), "support:sglang");
   EXPECT_EQ(verdict(make_model(kCt, preset("mxfp6"))),

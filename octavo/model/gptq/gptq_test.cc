@@ -31,8 +31,8 @@ using testing::normal_values;
 constexpr std::int64_t kRows = 20, kWidth = 160, kTokens = 400;
 
 const std::vector<std::string>& presets() {
-  static const std::vector<std::string> names{"nvfp4",     "mxfp4",       "mxfp8",
-                                              "fp8-block", "fp8-channel", "int8-channel"};
+  static const std::vector<std::string> names{"nvfp4",       "mxfp4",        "mxfp8", "fp8-block",
+                                              "fp8-channel", "int8-channel", "int4"};
   return names;
 }
 

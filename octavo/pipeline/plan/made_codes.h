@@ -21,4 +21,14 @@ class MadeCodes {
                                              std::int64_t count) const = 0;
 };
 
+// Sees what is quantized, a row block at a time beside its values: for measures of its own. From
+// any thread, in any order.
+class RowBlockWatch {
+ public:
+  virtual ~RowBlockWatch() = default;
+  // Of QuantizePlan::actions, and the index among the action's row blocks.
+  virtual void see(std::size_t action, std::size_t ordinal, const View& values,
+                   const QuantizedTensor& codes) const = 0;
+};
+
 }  // namespace octavo

@@ -366,7 +366,13 @@ std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
   return weights;
 }
 
-QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
+QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& given) {
+  const QuantizePlanOptions options = spelled_out(given);
+  // All else would stay as it is, and a copy of the model is not what was meant.
+  check(given.recipe != "experts-nvfp4" ||
+            finds_any(source, NamePattern("recipe", options.recipe_for.rbegin()[1].first)),
+        ErrorCode::invalid_argument, kOp, "recipe experts-nvfp4: '", shown(source.path(), 200),
+        "' has no experts; expected a mixture of experts, or another recipe, such as nvfp4");
   check(!source.is_decoded() || !options.recipe.empty(), ErrorCode::invalid_argument, kOp, "'",
         shown(source.path(), 200),
         "' is quantized already; name the recipe that it is to have instead (option recipe), or "

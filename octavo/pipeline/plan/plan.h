@@ -24,8 +24,9 @@ enum class StaticScaleSource : std::uint8_t { none, statistics, one };
 [[nodiscard]] OCTAVO_API StaticScaleSource parse_static_scale_source(std::string_view name);
 
 struct QuantizePlanOptions {
-  // A preset. Empty: chosen by the model, fp8-block, or fp8-channel where blocks do not fit a tenth
-  // of it (for comfyui fp8); plan.options has the one that was chosen.
+  // A preset, or one of mixed_recipe_names(). Empty: chosen by the model, fp8-block, or fp8-channel
+  // where blocks do not fit a tenth of it (for comfyui fp8); plan.options has the one that was
+  // chosen.
   std::string recipe{};
   Dialect target = Dialect::compressed_tensors;
   // Overrides of the recipe, where given; applied to every recipe they fit. The rule of mxfp4 is
@@ -127,6 +128,14 @@ struct QuantizePlan {
   double bits_per_weight = 0;
   std::vector<std::string> notes;
 };
+
+// Recipes that are several presets, as publishers use them: "experts-nvfp4" (routed experts in
+// NVFP4, all else as it is) and "attention-fp8" (attention in FP8, all else in NVFP4).
+[[nodiscard]] OCTAVO_API std::vector<std::string> mixed_recipe_names();
+[[nodiscard]] OCTAVO_API bool is_mixed_recipe(std::string_view name);
+// Such a recipe as a preset, and expressions in recipe_for behind the user's own; other options as
+// they are.
+[[nodiscard]] OCTAVO_API QuantizePlanOptions spelled_out(QuantizePlanOptions options);
 
 // Checks options without a checkpoint. Throws Error(invalid_argument) or Error(unsupported).
 OCTAVO_API void check_plan_options(const QuantizePlanOptions& options);

@@ -28,15 +28,6 @@ std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-// "layers.0.mlp.experts.*.down_proj": experts of a layer are alike.
-std::string alike(const std::string& module) {
-  constexpr std::string_view kExperts = ".experts.";
-  const std::size_t at = module.find(kExperts);
-  if (at == std::string::npos) return module;
-  const std::size_t number = at + kExperts.size(), end = module.find('.', number);
-  return end == std::string::npos ? module : module.substr(0, number) + "*" + module.substr(end);
-}
-
 // What a file of statistics says of itself, with its name; of many notes the first ones.
 void add_notes(const InputStatistics& statistics, std::vector<std::string>& notes) {
   constexpr std::size_t kShown = 3;
@@ -89,7 +80,7 @@ class Statistics {
       } else {
         const float amax = *statistics().range_of(action.weight.module)->amax;
         unseen += amax == 0.0F;
-        const float most = alikes.at(alike(action.weight.module));
+        const float most = alikes.at(alike_module(action.weight.module));
         check(std::isfinite(most) && most > 0.0F, ErrorCode::invalid_argument, kOp,
               "the largest input of '", shown(action.weight.module, 160), "' is ", most, " by '",
               file(),
@@ -192,7 +183,7 @@ class Statistics {
       check(range->amax.has_value(), ErrorCode::invalid_argument, kOp, "'", file(),
             "' has no largest inputs, which static input scales are made of; expected a file of "
             "octavo calibrate");
-      float& of_all = most[alike(action.weight.module)];
+      float& of_all = most[alike_module(action.weight.module)];
       of_all = std::isnan(*range->amax) ? *range->amax : std::max(of_all, *range->amax);
     }
     refuse(missing);
@@ -204,6 +195,14 @@ class Statistics {
 };
 
 }  // namespace
+
+std::string alike_module(const std::string& module) {
+  constexpr std::string_view kExperts = ".experts.";
+  const std::size_t at = module.find(kExperts);
+  if (at == std::string::npos) return module;
+  const std::size_t number = at + kExperts.size(), end = module.find('.', number);
+  return end == std::string::npos ? module : module.substr(0, number) + "*" + module.substr(end);
+}
 
 std::size_t own_outputs(const QuantizePlan& plan, const TensorAction& action) {
   if (!action.quantize) return std::min<std::size_t>(1, action.outputs.size());

@@ -25,6 +25,7 @@ struct QuantizeCheckpointOptions {
   // One of several processes with the same plan file, in which `plan` is then.
   std::optional<SharedRun> shared{};
   const MadeCodes* codes = nullptr;  // of the weights that it has; others are rounded
+  const RowBlockWatch* watch = nullptr;
   bool every_row_block = false;  // call on_progress after every row block, not a few times a second
 };
 

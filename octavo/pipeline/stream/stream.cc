@@ -217,6 +217,8 @@ class Streaming {
     const float row_block_amax = checked_amax(values, source_, action, row_block,
                                               plan_.options.clamp_non_finite, found, &content);
     take_codes(work, values, row_block);
+    if (options_.watch != nullptr)
+      options_.watch->see(row_block.action, row_block.ordinal, values, work.row_block);
     RowBlockError error;
     if (options_.measure)
       error = measure_row_block(values, work.row_block,

@@ -77,8 +77,9 @@ std::string html_of(const CheckpointReport& report) {
   return page::document(
       report.title,
       text(head_of(report), page::knowledge(), page::summary(report), notes_of(report),
-           page::heat_maps(report), page::histograms(report), page::tensor_table(report),
-           page::plain_table(report), provenance_of(report)));
+           report.mix ? page::mix_section(*report.mix) : std::string(), page::heat_maps(report),
+           page::histograms(report), page::tensor_table(report), page::plain_table(report),
+           provenance_of(report)));
 }
 
 }  // namespace octavo

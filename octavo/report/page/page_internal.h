@@ -10,6 +10,7 @@
 
 #include "octavo/format/format.h"
 #include "octavo/report/checkpoint_report.h"
+#include "octavo/report/mix_result.h"
 
 namespace octavo::page {
 
@@ -84,6 +85,8 @@ std::string summary(const CheckpointReport& report);
 std::string legend();  // of the grades
 std::string heat_maps(const CheckpointReport& report);
 std::string histograms(const CheckpointReport& report);
+// How recipes were chosen: the frontier as a chart, and a table of what got which.
+std::string mix_section(const MixResult& mix);
 // A table that the script sorts and searches; heads and rows are markup.
 std::string sortable_table(std::string_view heads, std::string_view rows);
 std::string head_cell(std::string_view name, std::string_view title, bool left = false);

@@ -249,7 +249,7 @@ inline bool is_integer_job(const GemmJob& job) {
   const auto fits = [](const GemmOperand& operand) {
     const Format& format = operand.quantized.codes.format;
     return operand.is_quantized() &&
-           (format == e2m1fn || format == e2m3fn || format.twos_complement);
+           (format == e2m1fn || format == e2m3fn || format.is_byte_integer());
   };
   return job.accumulator == Accumulator::f32 && fits(job.a) && fits(job.b) &&
          common_run(job) % kDotStep == 0;

@@ -108,7 +108,7 @@ bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, st
 
 const std::byte* GemmOperandRows::panel_in_place(std::int64_t first_row, std::int64_t k,
                                                  std::int64_t n) const {
-  const bool as_it_is = !operand_.is_quantized() || operand_.elements().format.twos_complement;
+  const bool as_it_is = !operand_.is_quantized() || operand_.elements().format.is_byte_integer();
   return in_panels_ && as_it_is && k + n <= padded_cols() ? words(first_row, k) : nullptr;
 }
 

@@ -232,7 +232,7 @@ const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::i
     }
     default: {
       const auto* codes = static_cast<const std::uint8_t*>(gather(elements, row, k, n, gathered));
-      if (elements.format.twos_complement) {  // an integer as it is
+      if (elements.format.is_byte_integer()) {  // an integer as it is
         if (reinterpret_cast<const std::byte*>(codes) != gathered)
           return reinterpret_cast<const std::byte*>(codes);
         std::memcpy(stage, codes, static_cast<std::size_t>(n));

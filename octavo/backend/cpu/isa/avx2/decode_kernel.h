@@ -155,17 +155,19 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
   }
 }
 
-// mxint8 and int8: an integer in units of the smallest value. To bf16 it is exact: eight
+// mxint8, int8 and int4: an integer in units of the smallest value. To bf16 it is exact: eight
 // significant bits.
 template <typename L, DType kTarget>
-void decode_int8(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
+void decode_integers(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
   constexpr std::int64_t kBytes = element_bytes(kTarget);
   const auto smallest = static_cast<float>(min_positive(decoder.format));
-  const auto sign = L::splat(0x80), unit = L::splat(std::bit_cast<std::uint32_t>(smallest));
+  const auto sign = L::splat(decoder.format.sign_mask()),
+             mask = L::splat(decoder.format.code_mask()),
+             unit = L::splat(std::bit_cast<std::uint32_t>(smallest));
   const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
   auto* __restrict to = static_cast<std::byte*>(values);
   const auto one = [&](const std::uint8_t* in, std::byte* out) __attribute__((always_inline)) {
-    const auto whole = L::sub(L::bxor(L::load_codes(in), sign), sign);
+    const auto whole = L::sub(L::bxor(L::band(L::load_codes(in), mask), sign), sign);
     L::template store<kTarget>(L::fmul(L::to_float(whole), unit), out);
   };
   std::int64_t done = 0;
@@ -192,8 +194,9 @@ template <typename L>
 DecodeSpan choose_decode(const Decoder& decoder) {
   const Format& format = decoder.format;
   if (format == e8m0fnu && decoder.target == DType::f32) return decode_e8m0<L>;
-  if (format.twos_complement && decoder.target == DType::f32) return decode_int8<L, DType::f32>;
-  if (format.twos_complement && decoder.target == DType::bf16) return decode_int8<L, DType::bf16>;
+  if (format.twos_complement && decoder.target == DType::f32) return decode_integers<L, DType::f32>;
+  if (format.twos_complement && decoder.target == DType::bf16)
+    return decode_integers<L, DType::bf16>;
   if (!lanes_decode(format)) return nullptr;
   switch (decoder.target) {
     case DType::f32:

@@ -75,8 +75,8 @@ struct EncodeConstants {
   using Bits = typename L::Bits;
 
   Bits limit[2], smallest, down, down_factor, up_factor, half_step, bias;
-  Bits bias_bytes, sign_bytes, sign_down, nan_bytes, nan_sign_bytes;  // of packed fields
-  Bits sign_code, zero_sign, negate, inf_code[2], nan_code[2];        // of the general case
+  Bits bias_bytes, sign_bytes, sign_down, nan_bytes, nan_sign_bytes;       // of packed fields
+  Bits sign_code, zero_sign, negate, code_mask, inf_code[2], nan_code[2];  // of the general case
 
   explicit EncodeConstants(const Encoder& encoder) {
     const Format& format = encoder.format;
@@ -104,6 +104,7 @@ struct EncodeConstants {
     sign_code = L::splat(format.twos_complement ? 0 : format.sign_mask());
     zero_sign = L::splat(format.has_negative_zero() ? format.sign_mask() : 0);
     negate = L::splat(format.twos_complement ? 0xFFFFFFFFu : 0);
+    code_mask = L::splat(format.code_mask() & 0xFF);
   }
 };
 
@@ -165,7 +166,7 @@ template <typename L, Rounding kRounding>
   const Bits sign =
       L::keep(negative, L::select(L::equal(field, L::splat(0)), k.zero_sign, k.sign_code));
   const Bits flip = L::keep(negative, k.negate);
-  Bits code = L::band(L::sub(L::bxor(L::bor(field, sign), flip), flip), L::splat(0xFF));
+  Bits code = L::band(L::sub(L::bxor(L::bor(field, sign), flip), flip), k.code_mask);
   code = L::select(L::equal(magnitude, L::splat(kF32Inf)),
                    L::select(negative, k.inf_code[1], k.inf_code[0]), code);
   return L::select(L::above(magnitude, L::splat(kF32Inf)),

@@ -112,7 +112,8 @@ class TableOf {
 template <typename Target>
 struct TablePlanes {
   static bool fits(const Format& format) {
-    return format.magnitude_bits() <= 5 && format.nan != Nan::negative_zero;
+    return format.magnitude_bits() <= 5 && format.nan != Nan::negative_zero &&
+           !format.twos_complement;
   }
 
   uint8x16x2_t low_table, high_table;

@@ -77,7 +77,8 @@ struct EncodeConstants {
   uint8x16_t nan_field, nan_keeps_sign;
   int8x16_t sign_shift;
   // For the general epilogue.
-  uint8x16_t sign_code, zero_sign, negate, nan_positive, nan_negative, inf_positive, inf_negative;
+  uint8x16_t sign_code, zero_sign, negate, code_mask, nan_positive, nan_negative, inf_positive,
+      inf_negative;
 
   explicit EncodeConstants(const Encoder& encoder) {
     const Format& format = encoder.format;
@@ -107,6 +108,7 @@ struct EncodeConstants {
     sign_code = bytes(format.twos_complement ? 0 : format.sign_mask());
     zero_sign = bytes(format.has_negative_zero() ? format.sign_mask() : 0);
     negate = bytes(format.twos_complement ? 0xFF : 0);
+    code_mask = bytes(format.code_mask());
     nan_positive = bytes(encoder.nan_code[0]);
     nan_negative = bytes(encoder.nan_code[1]);
     inf_positive = bytes(encoder.inf_code[0]);
@@ -199,7 +201,7 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue, bool kOnlyFin
   const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
   const uint8x16_t sign = vandq_u8(negative, vbslq_u8(vceqzq_u8(field), k.zero_sign, k.sign_code));
   const uint8x16_t flip = vandq_u8(negative, k.negate);
-  uint8x16_t code = vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip);
+  uint8x16_t code = vandq_u8(vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip), k.code_mask);
   code = vbslq_u8(L::low_bytes(inf), vbslq_u8(negative, k.inf_negative, k.inf_positive), code);
   return vbslq_u8(is_nan, vbslq_u8(negative, k.nan_negative, k.nan_positive), code);
 }
