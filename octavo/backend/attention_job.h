@@ -158,8 +158,8 @@ struct AttentionJob {
   // largest weight is one); 0 for a row that sees no key.
   float* weight_squares = nullptr;
 
-  // No branch and no address depends on elements and scales of Q, K and V (it may on masks, lengths,
-  // biases and sinks). Without p_amax.
+  // No branch and no address depends on elements and scales of Q, K and V (it may on masks,
+  // lengths, biases and sinks). Without p_amax.
   bool oblivious = false;
 
   // If given: only these rows are computed; others are not touched. Ranges do not overlap.
