@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/base/row_hash_internal.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/model/model_fingerprint_internal.h"
 

@@ -8,6 +8,7 @@
 #include "octavo/exec/collapse_internal.h"
 #include "octavo/exec/device_tensor.h"
 #include "octavo/exec/temporary_internal.h"
+#include "octavo/ops/attention/attention_amaxes_internal.h"
 #include "octavo/ops/attention/attention_auto_internal.h"
 #include "octavo/ops/attention/attention_bounded_internal.h"
 #include "octavo/ops/attention/attention_call_internal.h"
