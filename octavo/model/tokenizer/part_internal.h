@@ -58,6 +58,40 @@ class Part {
   std::string name_;
 };
 
+// Parts of one kind in a row: those of known tokenizers are fewer than ten.
+inline constexpr std::size_t kMaxSteps = 32;
+
+inline void check_steps(std::size_t steps, std::string_view what) {
+  check(steps <= kMaxSteps, ErrorCode::unsupported, "tokenizer", "got ", steps, " ", what,
+        " in a row; expected at most ", kMaxSteps);
+}
+
+// Bytes that a text may grow to, in all its pieces together: a file's replacements may double a
+// text again and again.
+class GrowthLimit {
+ public:
+  // NFKD, which is the largest growth of all that is known, makes 11 bytes of one.
+  static constexpr std::size_t kFactor = 16, kMore = std::size_t{1} << 20;
+  explicit GrowthLimit(std::size_t bytes, std::size_t more = kMore)
+      : given_(bytes), left_(bytes * kFactor + more) {}
+
+  // Of what a step has made so far of the piece.
+  void check_bytes(std::size_t bytes) const {
+    if (bytes > left_)
+      fail(ErrorCode::unsupported, "tokenizer", "got a tokenizer.json that makes ", bytes,
+           " bytes and more of a text of ", given_, "; expected about ", kFactor,
+           " times as many at most; get the model's own tokenizer.json");
+  }
+  // The piece is done.
+  void take(std::size_t bytes) {
+    check_bytes(bytes);
+    left_ -= bytes;
+  }
+
+ private:
+  std::size_t given_, left_;
+};
+
 // Calls take(part) for a part, or for each part of a Sequence in order, `list` being the name of
 // its members; sequences may nest as deep as JSON does.
 template <typename Take>

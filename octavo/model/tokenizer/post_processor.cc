@@ -13,6 +13,7 @@ constexpr std::size_t kMaxItems = 64;  // a text with 64 templates of 64 texts w
 
 PostProcessor::PostProcessor(const Part& part) {
   each_of_sequence(part, "processors", [&](const Part& one) { add(one); });
+  check_steps(templates_.size(), "post-processors");
 }
 
 PostProcessor::PostProcessor(std::optional<std::int32_t> begin, std::optional<std::int32_t> end) {
@@ -55,6 +56,7 @@ void PostProcessor::add_template(const Part& part) {
       continue;
     }
     const Part ids = specials[item["SpecialToken"]["id"].string()]["ids"];
+    if (ids.elements().size() > kMaxItems) ids.wrong(text("at most ", kMaxItems, " ids"));
     Item tokens;
     for (std::size_t k = 0; k < ids.elements().size(); ++k)
       tokens.push_back(static_cast<std::int32_t>(ids.element(k).integer(kMaxId)));

@@ -11,7 +11,6 @@
 namespace octavo::tokenizer {
 namespace {
 
-constexpr std::size_t kMaxSteps = 32;  // each calls the next
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 // Rust's \w, which is not Oniguruma's.
@@ -44,9 +43,13 @@ std::string metaspace_replacement(const Part& metaspace) {
 
 PreTokenizer::PreTokenizer(const Part& part) {
   each_of_sequence(part, "pretokenizers", [&](const Part& one) { add(one); });
-  check(steps_.size() <= kMaxSteps, ErrorCode::unsupported, "tokenizer", "got ", steps_.size(),
-        " pre-tokenizers in a row; expected at most ", kMaxSteps);
+  check_steps(steps_.size(), "pre-tokenizers");
   if (steps_.empty()) return;
+  // Each would write the bytes of what the one before has written: twice as many.
+  const auto writers = std::ranges::count_if(
+      steps_, [](const Step& step) { return std::holds_alternative<WriteBytes>(step); });
+  check(writers <= 1, ErrorCode::unsupported, "tokenizer", "got ", writers,
+        " pre-tokenizers of the kind 'ByteLevel'; expected one at most");
   gives_bytes_ = std::holds_alternative<WriteBytes>(steps_.back());
   if (gives_bytes_) steps_.pop_back();
 }

@@ -27,7 +27,7 @@ std::string strip(std::string_view text, bool left, bool right, bool& keeps_begi
 }
 
 std::string replace(std::string_view text, const Pattern& pattern, std::string_view by,
-                    MatchMemory& memory, bool& keeps_begin) {
+                    MatchMemory& memory, const GrowthLimit& limit, bool& keeps_begin) {
   std::string out;
   out.reserve(text.size() + text.size() / 4);
   std::size_t done = 0;
@@ -37,6 +37,7 @@ std::string replace(std::string_view text, const Pattern& pattern, std::string_v
       keeps_begin = false;
     out += text.substr(done, begin - done);
     out += by;
+    limit.check_bytes(out.size());
     done = end;
   });
   return out += text.substr(done);
@@ -53,6 +54,7 @@ Overloaded(Each...) -> Overloaded<Each...>;
 
 TextNormalizer::TextNormalizer(const Part& part) {
   each_of_sequence(part, "normalizers", [&](const Part& one) { add(one); });
+  check_steps(steps_.size(), "normalizers");
 }
 
 void TextNormalizer::add(const Part& part) {
@@ -82,18 +84,21 @@ void TextNormalizer::add(const Part& part) {
 }
 
 std::string TextNormalizer::normalize(std::string_view text, MatchMemory& memory,
-                                      bool& keeps_begin) const {
+                                      GrowthLimit& limit, bool& keeps_begin) const {
   std::string now(text);
-  for (const Step& step : steps_)
+  for (const Step& step : steps_) {
     now = std::visit(
         Overloaded{[&](NormalForm form) { return normal_form(now, form); },
                    [&](const Lowercase&) { return lower_case(now); },
                    [&](const Strip& one) { return strip(now, one.left, one.right, keeps_begin); },
                    [&](const Prepend& one) { return now.empty() ? now : one.text + now; },
                    [&](const Replace& one) {
-                     return replace(now, one.pattern, one.text, memory, keeps_begin);
+                     return replace(now, one.pattern, one.text, memory, limit, keeps_begin);
                    }},
         step);
+    limit.check_bytes(now.size());
+  }
+  limit.take(now.size());
   return now;
 }
 

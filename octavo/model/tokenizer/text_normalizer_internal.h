@@ -18,9 +18,9 @@ class TextNormalizer {
 
   [[nodiscard]] bool empty() const { return steps_.empty(); }
   // `keeps_begin` becomes false where the first character of the text is not the origin of the
-  // first one of the result.
+  // first one of the result. Throws Error(unsupported) where the text grows beyond the limit.
   [[nodiscard]] std::string normalize(std::string_view text, MatchMemory& memory,
-                                      bool& keeps_begin) const;
+                                      GrowthLimit& limit, bool& keeps_begin) const;
 
  private:
   struct Lowercase {};

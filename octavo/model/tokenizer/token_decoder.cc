@@ -69,6 +69,7 @@ std::optional<char> byte_of(std::string_view token) {
 
 TokenDecoder::TokenDecoder(const Part& part) {
   each_of_sequence(part, "decoders", [&](const Part& one) { add(one); });
+  check_steps(steps_.size(), "decoders");
 }
 
 void TokenDecoder::add(const Part& part) {
@@ -97,9 +98,12 @@ void TokenDecoder::add(const Part& part) {
 }
 
 std::string TokenDecoder::decode(Tokens tokens, MatchMemory& memory) const {
+  std::size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  const GrowthLimit limit(bytes);
   for (const Step& step : steps_)
-    tokens =
-        std::visit([&](const auto& one) { return apply(one, std::move(tokens), memory); }, step);
+    tokens = std::visit(
+        [&](const auto& one) { return apply(one, std::move(tokens), memory, limit); }, step);
   std::string out;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (steps_.empty() && i > 0) out += ' ';
@@ -108,14 +112,16 @@ std::string TokenDecoder::decode(Tokens tokens, MatchMemory& memory) const {
   return out;
 }
 
-TokenDecoder::Tokens TokenDecoder::apply(const ByteLevel&, Tokens tokens, MatchMemory&) {
+TokenDecoder::Tokens TokenDecoder::apply(const ByteLevel&, Tokens tokens, MatchMemory&,
+                                         const GrowthLimit&) {
   std::string bytes;
   for (const std::string& token : tokens) bytes += from_byte_characters(token).value_or(token);
   return {with_bad_bytes_replaced(bytes)};
 }
 
 // Bytes one after another are a text together, or each U+FFFD.
-TokenDecoder::Tokens TokenDecoder::apply(const ByteFallback&, Tokens tokens, MatchMemory&) {
+TokenDecoder::Tokens TokenDecoder::apply(const ByteFallback&, Tokens tokens, MatchMemory&,
+                                         const GrowthLimit&) {
   Tokens out;
   std::string bytes;
   const auto flush = [&] {
@@ -139,13 +145,16 @@ TokenDecoder::Tokens TokenDecoder::apply(const ByteFallback&, Tokens tokens, Mat
   return out;
 }
 
-TokenDecoder::Tokens TokenDecoder::apply(const Fuse&, Tokens tokens, MatchMemory&) {
+TokenDecoder::Tokens TokenDecoder::apply(const Fuse&, Tokens tokens, MatchMemory&,
+                                         const GrowthLimit&) {
   std::string all;
   for (const std::string& token : tokens) all += token;
   return {std::move(all)};
 }
 
-TokenDecoder::Tokens TokenDecoder::apply(const Replace& step, Tokens tokens, MatchMemory& memory) {
+TokenDecoder::Tokens TokenDecoder::apply(const Replace& step, Tokens tokens, MatchMemory& memory,
+                                         const GrowthLimit& limit) {
+  std::size_t bytes = 0;  // of the tokens before
   for (std::string& token : tokens) {
     if (token.empty()) continue;  // where nothing is matched
     std::string out;
@@ -153,15 +162,18 @@ TokenDecoder::Tokens TokenDecoder::apply(const Replace& step, Tokens tokens, Mat
     step.pattern.each(token, memory, [&](std::size_t begin, std::size_t end) {
       out.append(token, done, begin - done);
       out += step.text;
+      limit.check_bytes(bytes + out.size());
       done = end;
     });
     out.append(token, done);
     token = std::move(out);
+    bytes += token.size();
   }
   return tokens;
 }
 
-TokenDecoder::Tokens TokenDecoder::apply(const Strip& step, Tokens tokens, MatchMemory&) {
+TokenDecoder::Tokens TokenDecoder::apply(const Strip& step, Tokens tokens, MatchMemory&,
+                                         const GrowthLimit&) {
   for (std::string& token : tokens) {
     std::string_view text = token;
     std::size_t taken = 0;
@@ -174,7 +186,8 @@ TokenDecoder::Tokens TokenDecoder::apply(const Strip& step, Tokens tokens, Match
   return tokens;
 }
 
-TokenDecoder::Tokens TokenDecoder::apply(const Metaspace& step, Tokens tokens, MatchMemory&) {
+TokenDecoder::Tokens TokenDecoder::apply(const Metaspace& step, Tokens tokens, MatchMemory&,
+                                         const GrowthLimit&) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::string_view by = i == 0 && step.drops_first ? "" : " ";
     std::string out;

@@ -16,7 +16,7 @@ class TokenDecoder {
   explicit TokenDecoder(const Part& part);  // `decoder` of tokenizer.json
 
   // The text of tokens; without a decoder they have spaces between them. Bytes that are not UTF-8
-  // become U+FFFD.
+  // become U+FFFD. Throws Error(unsupported) where the text grows beyond GrowthLimit.
   [[nodiscard]] std::string decode(std::vector<std::string> tokens, MatchMemory& memory) const;
 
  private:
@@ -39,12 +39,18 @@ class TokenDecoder {
   using Tokens = std::vector<std::string>;
 
   void add(const Part& part);
-  static Tokens apply(const ByteLevel& step, Tokens tokens, MatchMemory& memory);
-  static Tokens apply(const ByteFallback& step, Tokens tokens, MatchMemory& memory);
-  static Tokens apply(const Fuse& step, Tokens tokens, MatchMemory& memory);
-  static Tokens apply(const Replace& step, Tokens tokens, MatchMemory& memory);
-  static Tokens apply(const Strip& step, Tokens tokens, MatchMemory& memory);
-  static Tokens apply(const Metaspace& step, Tokens tokens, MatchMemory& memory);
+  static Tokens apply(const ByteLevel& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
+  static Tokens apply(const ByteFallback& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
+  static Tokens apply(const Fuse& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
+  static Tokens apply(const Replace& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
+  static Tokens apply(const Strip& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
+  static Tokens apply(const Metaspace& step, Tokens tokens, MatchMemory& memory,
+                      const GrowthLimit& limit);
 
   std::vector<Step> steps_;
 };

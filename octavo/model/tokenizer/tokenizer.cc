@@ -18,6 +18,7 @@ namespace octavo {
 namespace {
 
 using tokenizer::AddedToken;
+using tokenizer::GrowthLimit;
 using tokenizer::Part;
 
 // What a call needs, kept for the next: words that were seen are found in it.
@@ -28,6 +29,8 @@ struct Memory {
 
 // Symbols of a word: more are not kept, because a text of one word has as many as characters.
 constexpr std::size_t kMostKept = 1U << 20;
+// Bytes that an added token may grow by: a file has many of them.
+constexpr std::size_t kMoreOfAToken = 4096;
 
 // Words straight into the model.
 class Encoder final : public tokenizer::WordSink {
@@ -66,8 +69,9 @@ struct Tokenizer::State {
     added = tokenizer::AddedTokens(Part(json["added_tokens"], "added_tokens"), bpe.vocabulary(),
                                    [&](std::string_view text) {
                                      tokenizer::MatchMemory memory;
+                                     GrowthLimit limit(text.size(), kMoreOfAToken);
                                      bool keeps_begin = true;
-                                     return normalizer.normalize(text, memory, keeps_begin);
+                                     return normalizer.normalize(text, memory, limit, keeps_begin);
                                    });
     bos = post_processor.begin();
     eos = post_processor.end();
@@ -93,8 +97,8 @@ struct Tokenizer::State {
     idle.push_back(std::move(memory));
   }
 
-  void encode_piece(std::string_view text, bool first, Memory& memory, Encoder& encoder,
-                    std::vector<std::int32_t>& ids) const;
+  void encode_piece(std::string_view text, bool first, Memory& memory, GrowthLimit& limit,
+                    Encoder& encoder, std::vector<std::int32_t>& ids) const;
 
   tokenizer::TextNormalizer normalizer;
   tokenizer::PreTokenizer pre_tokenizer;
@@ -131,10 +135,11 @@ void Tokenizer::State::apply_config(const Json& config) {
 
 // A piece between tokens that were found in the text as it came.
 void Tokenizer::State::encode_piece(std::string_view text, bool first, Memory& memory,
-                                    Encoder& encoder, std::vector<std::int32_t>& ids) const {
+                                    GrowthLimit& limit, Encoder& encoder,
+                                    std::vector<std::int32_t>& ids) const {
   std::string normalized;
   if (!normalizer.empty()) {
-    normalized = normalizer.normalize(text, memory.match, first);
+    normalized = normalizer.normalize(text, memory.match, limit, first);
     text = normalized;
   }
   const char* const begin = text.data();
@@ -174,10 +179,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool specials
   std::unique_ptr<Memory> memory = state_->borrow();
   std::vector<std::int32_t> ids;
   Encoder encoder(state_->bpe, *memory, ids);
+  GrowthLimit limit(text.size());
   state_->added.split(
       text, false, memory->match, [&](std::string_view part, std::optional<std::int32_t> token) {
         if (token) return ids.push_back(*token);
-        state_->encode_piece(part, part.data() == text.data(), *memory, encoder, ids);
+        state_->encode_piece(part, part.data() == text.data(), *memory, limit, encoder, ids);
       });
   state_->give_back(std::move(memory));
   return state_->post_processor.process(std::move(ids), specials);

@@ -190,6 +190,80 @@ TEST_F(TokenizerTest, ABombOfAnExpressionIsAnError) {
   EXPECT_EQ(tokenizer.encode("ab"), (Ids{3}));  // the tokenizer is as it was
 }
 
+std::string repeated(const std::string& part, int times) {
+  std::string out = part;
+  for (int i = 1; i < times; ++i) out += "," + part;
+  return out;
+}
+
+const std::string kDouble = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+
+// Each step doubles the text: 2^30 bytes of one.
+TEST_F(TokenizerTest, ATextThatGrowsWithoutEndIsAnError) {
+  const std::string normalizer =
+      R"("normalizer":{"type":"Sequence","normalizers":[)" + repeated(kDouble, 30) + "]}";
+  const std::string decoder =
+      R"("decoder":{"type":"Sequence","decoders":[)" + repeated(kDouble, 30) + "]}";
+  const Tokenizer grows = Tokenizer::from_json(file(kAb, normalizer)),
+                  decodes = Tokenizer::from_json(file(kAb, decoder));
+  const auto refused = [](const auto& call) {
+    try {
+      (void)call();
+      ADD_FAILURE() << "taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(std::string(error.what()).find("16 times"), std::string::npos) << error.what();
+    }
+  };
+  refused([&] { return grows.encode("a"); });
+  refused([&] { return decodes.decode(Ids{0}); });
+  EXPECT_EQ(grows.encode("b"), Ids{1});
+  // A replacement of a megabyte, for each of a thousand letters.
+  const std::string large =
+      R"("normalizer":{"type":"Replace","pattern":{"String":"a"},"content":")" +
+      std::string(1 << 20, 'b') + "\"}";
+  const Tokenizer once = Tokenizer::from_json(file(kAb, large));
+  refused([&] { return once.encode(std::string(1000, 'a')); });
+  // In pieces between added tokens, each of which could grow by a mebibyte.
+  const std::string twenty = R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                             repeated(kDouble, 19) +
+                             R"(]},"added_tokens":[{"id":9,"content":"<s>","special":true}])";
+  const Tokenizer pieces = Tokenizer::from_json(file(kAb, twenty));
+  EXPECT_EQ(pieces.encode("<s>a").size(), (1U << 19) + 1);
+  refused([&] { return pieces.encode("<s>a<s>a<s>a<s>a"); });
+}
+
+TEST_F(TokenizerTest, AnAddedTokenThatGrowsWithoutEndIsAnError) {
+  expect_error(
+      ErrorCode::unsupported, "16 times",
+      file(kAb, R"("normalizer":{"type":"Sequence","normalizers":[)" + repeated(kDouble, 19) +
+                    R"(]},"added_tokens":[{"id":9,"content":"xa","normalized":true}])"));
+}
+
+TEST_F(TokenizerTest, MoreStepsThanAnyTokenizerHasAreAnError) {
+  const auto unsupported = ErrorCode::unsupported;
+  const std::string lower = R"({"type":"Lowercase"})", fuse = R"({"type":"Fuse"})",
+                    bytes = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
+  expect_error(
+      unsupported, "got 33 normalizers in a row; expected at most 32",
+      file(kAb, R"("normalizer":{"type":"Sequence","normalizers":[)" + repeated(lower, 33) + "]}"));
+  expect_error(
+      unsupported, "got 33 decoders in a row",
+      file(kAb, R"("decoder":{"type":"Sequence","decoders":[)" + repeated(fuse, 33) + "]}"));
+  // Each writes two bytes for one that is not ASCII.
+  expect_error(unsupported, "got 2 pre-tokenizers of the kind 'ByteLevel'",
+               file(kAb, R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" +
+                             repeated(bytes, 2) + "]}"));
+  const std::string ids = "[" + repeated("1", 65) + "]";
+  expect_error(
+      ErrorCode::invalid_argument, "at most 64 ids",
+      file(
+          kAb,
+          R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},)"
+          R"({"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":)" +
+              ids + "}}}"));
+}
+
 // Quadratic time would be hours; the limit is for a machine with much else to do.
 TEST_F(TokenizerTest, AWordOfAMegabyteTakesSeconds) {
   const std::string marks = R"("normalizer":{"type":"NFC"})";
