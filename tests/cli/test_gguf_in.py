@@ -72,7 +72,9 @@ def test_the_config_is_the_models(octavo):
 
 
 def merges_of(folder: Path) -> list[str]:
-    return json.loads((folder / "tokenizer.json").read_text())["model"]["merges"]
+    """Pairs, of tokens without a space."""
+    pairs = json.loads((folder / "tokenizer.json").read_text())["model"]["merges"]
+    return [" ".join(pair) for pair in pairs]
 
 
 def test_a_byte_level_tokenizer_is_written(octavo):
@@ -81,7 +83,7 @@ def test_a_byte_level_tokenizer_is_written(octavo):
     tokenizer = json.loads((octavo.folder / "out/tokenizer.json").read_text())
     assert len(tokenizer["model"]["vocab"]) == 64
     assert tokenizer["model"]["vocab"]["the"] == 30
-    assert tokenizer["model"]["merges"] == ["t h", "th e", "\u0120 a", "a n"]
+    assert merges_of(octavo.folder / "out") == ["t h", "th e", "\u0120 a", "a n"]
     parts = tokenizer["pre_tokenizer"]["pretokenizers"]
     assert [part["type"] for part in parts] == ["Digits", "ByteLevel"]
     special = [token for token in tokenizer["added_tokens"] if token["special"]]

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/json/json.h"
 #include "octavo/base/json/json_text_internal.h"
+#include "octavo/checkpoint/gguf/gguf_merges_internal.h"
 #include "octavo/checkpoint/gguf/gguf_names.h"
 
 namespace octavo::gguf {
@@ -111,46 +111,6 @@ std::string vocabulary(const std::vector<std::string_view>& tokens) {
   return out + "}";
 }
 
-std::string list_of(const std::vector<std::string_view>& strings) {
-  std::string out = "[";
-  for (const std::string_view one : strings) {
-    if (out.size() > 1) out += ',';
-    append_json_string(out, one);
-  }
-  return out + "]";
-}
-
-// SentencePiece joins the two neighbours whose union has the highest score; BPE those whose pair
-// comes first in its list. So the list has all pairs whose union is a token, by the union's score.
-std::string merges_by_score(const Header& header, const std::vector<std::string_view>& tokens,
-                            const std::vector<TokenKind>& kinds) {
-  const Value* const value = find_value(header, "tokenizer.ggml.scores");
-  const std::vector<double> scores = value == nullptr ? std::vector<double>() : value->numbers();
-  std::unordered_map<std::string_view, std::size_t> ids;
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] != TokenKind::normal && kinds[i] != TokenKind::user) continue;
-    ids.emplace(tokens[i], i);
-    order.push_back(i);
-  }
-  const auto score = [&](std::size_t i) {
-    return i < scores.size() ? scores[i] : -static_cast<double>(i);
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return score(a) > score(b); });
-  std::string out = "[";
-  for (const std::size_t i : order) {
-    const std::string_view token = tokens[i];
-    for (std::size_t at = 1; at < token.size(); ++at) {
-      const bool inside = (static_cast<unsigned char>(token[at]) & 0xC0) == 0x80;
-      if (inside || !ids.contains(token.substr(0, at)) || !ids.contains(token.substr(at))) continue;
-      if (out.size() > 1) out += ',';
-      append_json_string(out, text(token.substr(0, at), " ", token.substr(at)));
-    }
-  }
-  return out + "]";
-}
-
 Json byte_level(bool expression) {
   return Json::object({{"type", "ByteLevel"},
                        {"add_prefix_space", false},
@@ -224,10 +184,14 @@ std::string why_no_tokenizer(const Header& header) {
     const auto pairs = merges == nullptr ? std::vector<std::string_view>() : merges->strings();
     if (pairs.empty()) return "it has no merges";
     const auto no_text = [](std::string_view pair) {
-      return find_bad_utf8(pair) != std::string_view::npos;
+      return pair.size() > 2 * kMaxTokenBytes + 1 || find_bad_utf8(pair) != std::string_view::npos;
     };
-    if (std::any_of(pairs.begin(), pairs.end(), no_text)) return "a merge is no text";
+    if (std::any_of(pairs.begin(), pairs.end(), no_text))
+      return "a merge is no text, or longer than two tokens";
   }
+  if (model == "llama")
+    if (std::string why = why_no_merges(tokens, kinds_of(header, tokens.size())); !why.empty())
+      return why;
   if (find_bad_utf8(string_value(header, "tokenizer.chat_template")) != std::string_view::npos)
     return "its chat template is no text";
   return "";
@@ -275,13 +239,18 @@ std::string tokenizer_json(const Header& header) {
   model.set("byte_fallback", pieces);
   std::string of_model = model.dump(0);
   of_model.pop_back();  // the closing brace
-  const Value* const merges = find_value(header, "tokenizer.ggml.merges");
+  const auto merges = [&] {
+    const Value* const listed = find_value(header, "tokenizer.ggml.merges");
+    if (!pieces) return merges_of_list(listed->strings(), tokens);
+    const Value* const scores = find_value(header, "tokenizer.ggml.scores");
+    return merges_by_score(scores == nullptr ? std::vector<double>() : scores->numbers(), tokens,
+                           kinds);
+  };
   return text(R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)",
               added_tokens(tokens, kinds), R"(,"normalizer":)", normalizer.dump(0),
               R"(,"pre_tokenizer":)", cut.dump(0), R"(,"post_processor":)", post.dump(0),
               R"(,"decoder":)", decoder.dump(0), R"(,"model":)", of_model, R"(,"vocab":)",
-              vocabulary(tokens), R"(,"merges":)",
-              pieces ? merges_by_score(header, tokens, kinds) : list_of(merges->strings()), "}}\n");
+              vocabulary(tokens), R"(,"merges":)", merges(), "}}\n");
 }
 
 std::string tokenizer_config_json(const Header& header) {

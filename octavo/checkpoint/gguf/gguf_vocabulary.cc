@@ -1,6 +1,7 @@
 // The vocabulary of a tokenizer.json as keys of a GGUF file.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/gguf/gguf_keys.h"
@@ -109,11 +110,28 @@ Vocabulary vocabulary_of(const Json& tokenizer, bool pieces) {
   return out;
 }
 
-// "a b" of a merge, which newer files have as a pair.
+// The two tokens of a merge, "a b" or, in newer files, a pair; their texts may have spaces there.
+std::pair<std::string_view, std::string_view> merge_pair(const Json& merge) {
+  if (!merge.is_string()) {
+    const auto& parts = merge.elements();
+    if (parts.size() != 2) return {};
+    return {parts[0].string_or(""), parts[1].string_or("")};
+  }
+  const std::string_view words = merge.string_or("");
+  const std::size_t space = words.find(' ');
+  if (space == std::string_view::npos) return {words, {}};
+  return {words.substr(0, space), words.substr(space + 1)};
+}
+
+// "a b", as GGUF files have merges. Who reads one cuts it at the first space behind a character.
 std::string merge_text(const Json& merge) {
-  if (merge.is_string()) return std::string(merge.string_or(""));
-  const auto& parts = merge.elements();
-  return parts.size() == 2 ? text(parts[0].string_or(""), " ", parts[1].string_or("")) : "";
+  const auto [left, right] = merge_pair(merge);
+  std::string out = text(left, " ", right);
+  check(out.find(' ', 1) == left.size(), ErrorCode::unsupported, kOp,
+        "tokenizer.json has a merge of '", shown(left), "' and '", shown(right),
+        "'; a GGUF file cannot hold a merge whose first token is empty or has a space in it; take "
+        "tokenizer.json away for a file without a tokenizer");
+  return out;
 }
 
 // A piece's score is the rank of the first merge that makes it, so that SentencePiece joins in the
@@ -122,10 +140,8 @@ std::vector<float> scores_of(const Json& merges, const Vocabulary& vocabulary) {
   std::map<std::string, std::size_t> rank;
   std::size_t next = 0;
   for (const Json& merge : merges.elements()) {
-    std::string joined = merge_text(merge);
-    if (const std::size_t space = joined.find(' '); space != std::string::npos)
-      joined.erase(space, 1);
-    rank.emplace(std::move(joined), ++next);
+    const auto [left, right] = merge_pair(merge);
+    rank.emplace(text(left, right), ++next);
   }
   std::vector<float> out;
   for (const std::string& token : vocabulary.tokens) {
