@@ -51,17 +51,17 @@ class Evaluation:
     @property
     def perplexity(self) -> float:
         """Of the last model on all texts: the only one, where one was given."""
-        return float(self._last()["perplexity"]["value"] or "nan")
+        return _mean(self._last()["perplexity"])
 
     @property
     def kl(self) -> float:
         """The mean KL(original || model) of the last model, in nats a token."""
-        return float(self._against()["kl"]["value"] or 0.0)
+        return _mean(self._against()["kl"])
 
     @property
     def agreement(self) -> float:
         """How often the last model's most likely token is the original's, 0 to 1."""
-        return float(self._against()["agreement"]["value"] or 0.0)
+        return _mean(self._against()["agreement"])
 
     def _last(self) -> dict[str, Any]:
         total: dict[str, Any] = self.models[-1]["total"]
@@ -96,6 +96,12 @@ class Calibration:
         return f"Calibration({self.path!r}: {self.tokens} tokens, {len(self.modules)} modules)"
 
 
+def _mean(estimate: Mapping[str, float | None]) -> float:
+    """NaN where there is none, as of a model whose logits are not finite: JSON has null for it."""
+    value = estimate["value"]
+    return float("nan") if value is None else float(value)
+
+
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
@@ -110,6 +116,11 @@ def _texts(op: str, texts: Texts) -> dict[str, Any]:
                 raise TypeError(f"[{op}] got {name!r} in texts; expected a str for a name")
             if isinstance(one, str):
                 contents.append((name, one))
+            elif isinstance(one, (bytes, bytearray)):  # whose items would pass for ids
+                raise TypeError(
+                    f"[{op}] got {type(one).__name__} for {name!r}; expected a str (decode it), or "
+                    "ids of tokens"
+                )
             else:
                 ids.append(
                     (name, [checked.count(op, f"an id in {name!r}", i, 0, 2**31 - 1) for i in one])

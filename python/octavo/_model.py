@@ -161,4 +161,8 @@ def checked_activations(op: str, name: str) -> str:
 def _ids(ids: Iterable[int], op: str) -> list[int]:
     if isinstance(ids, str):
         raise TypeError(f"[{op}] got a text; expected token ids (generate takes text, too)")
+    if isinstance(ids, (bytes, bytearray, memoryview)):  # whose items would pass for ids
+        raise TypeError(
+            f"[{op}] got {type(ids).__name__}; expected token ids, or for generate a str: decode it"
+        )
     return [integer(one, "a token id", _MOST_TOKENS, op) for one in ids]

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 
 from octavo import _octavo
+from octavo._operation import integer
 
 
 class Tokenizer:
@@ -39,8 +40,10 @@ class Tokenizer:
         return self._tokenizer.encode(text, specials)
 
     def decode(self, ids: Sequence[int], *, skip_specials: bool = True) -> str:
-        """The text of ids."""
-        return self._tokenizer.decode([int(id) for id in ids], skip_specials)
+        """The text of ids; those that no token has are left out."""
+        op = "Tokenizer.decode"
+        checked = [integer(id, "a token id", 2**31 - 1, op) for id in ids]
+        return self._tokenizer.decode(checked, skip_specials)
 
     def id_of(self, token: str) -> int | None:
         """A token's id."""

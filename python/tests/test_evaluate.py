@@ -206,6 +206,8 @@ def test_results_are_objects(folders):
 
 def test_mistakes(folders, tmp_path):
     model = folders / "original"
+    with pytest.raises(TypeError, match=r"\[evaluate\] got bytes for 'a'; expected a str"):
+        ov.evaluate(model, {"a": b"a text"})
     with pytest.raises(TypeError, match=r"\[evaluate\] got texts=7"):
         ov.evaluate(model, 7)
     with pytest.raises(FileNotFoundError):
@@ -230,6 +232,25 @@ def test_mistakes(folders, tmp_path):
             raise KeyboardInterrupt
 
         ov.evaluate(model, {"a": [1, 2]}, progress=interrupted)
+
+
+class Handle:
+    """An evaluation's handle, with these numbers of the last model."""
+
+    def __init__(self, **estimates: float | None):
+        total = {name: {"value": value} for name, value in estimates.items()}
+        self.said = json.dumps({"against": "original", "models": [{"total": total}]})
+
+    def json(self) -> str:
+        return self.said
+
+
+def test_what_is_not_known_is_not_zero():
+    """JSON has null where logits were not finite."""
+    unknown = ov.Evaluation(Handle(perplexity=None, kl=None, agreement=None))
+    assert all(np.isnan([unknown.perplexity, unknown.kl, unknown.agreement]))
+    zero = ov.Evaluation(Handle(perplexity=1.0, kl=0.0, agreement=0.0))
+    assert (zero.perplexity, zero.kl, zero.agreement) == (1.0, 0.0, 0.0)
 
 
 def test_a_loss_beyond_exp_has_no_perplexity():

@@ -99,6 +99,8 @@ def test_types_of_weights_in_memory(folder):
         (lambda m: m.logits([-1]), ValueError, "a token id = -1"),
         (lambda m: m.logits("text"), TypeError, "got a text"),
         (lambda m: m.logits([1.5]), TypeError, "expected an integer"),
+        (lambda m: m.logits(b"text"), TypeError, "got bytes; expected token ids"),
+        (lambda m: m.generate(b"text"), TypeError, "got bytes; expected token ids, or"),
         (lambda m: m.generate([1] * 25), ValueError, "24 positions"),
         (lambda m: m.generate([1], temperature=-1), ValueError, "temperature"),
         (lambda m: m.generate([1], cache="int3"), ValueError, "int3"),

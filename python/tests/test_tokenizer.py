@@ -48,3 +48,7 @@ def test_bad_input(vectors):
         ov.Tokenizer.from_json('{"model": {"type": "Unigram"}}')
     tokenizer = ov.Tokenizer.from_json(json.dumps(vectors["kinds"]["gpt2"]["tokenizer"]))
     assert tokenizer.encode("") == [] and tokenizer.decode([]) == ""
+    with pytest.raises(ValueError, match=r"\[Tokenizer.decode\] got a token id = 1099511627776"):
+        tokenizer.decode([2**40])
+    with pytest.raises(TypeError, match="got a token id of type float; expected an integer"):
+        tokenizer.decode([1.5])
