@@ -47,7 +47,7 @@ Decoder::Decoder(const std::string& path, const ModelFilesOptions& options)
   } else {
     head_.weight = files_->load_head(0, config.vocabulary);
   }
-  head_.input.values = options.activations;
+  head_.input = files_->head_input();
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     layers_.push_back(files_->load_layer(layer));
 }

@@ -65,6 +65,17 @@ TEST_F(DecoderTest, LogitsAreThoseOfPlainLoops) {
   }
 }
 
+TEST_F(DecoderTest, AHeadInTheFilesIsUsedWhereTheConfigTiesIt) {
+  TinyModel model;
+  model.fill();
+  model.tied = true;  // in the config alone
+  const Decoder decoder(written(model));
+  EXPECT_FALSE(decoder.files().has_tied_head());
+  model.tied = false;
+  const auto ids = some_ids(5);
+  expect_near(decoder.logits(ids), TinyOracle(model).logits(ids), kTolerance);
+}
+
 TEST_F(DecoderTest, TokensOneByOneOrInPartsGiveTheSameLogits) {
   TinyModel model{.window = 5, .experts = 4, .top_k = 2, .qk_norm = true};
   const Decoder decoder(written(model));
@@ -202,6 +213,28 @@ TEST_F(DecoderTest, SequencesOfABatchDoNotSeeEachOther) {
   layer.forward({.hidden = value_view(one.view().data, DType::f32, {1, 4, 24})});
   for (std::size_t i = 0; i < 96; ++i)
     EXPECT_NEAR(both.span<float>()[96 + i], one.span<float>()[i], 1e-5) << i;
+}
+
+// By row blocks that share scales, in the order of ids: what the whole table has there.
+TEST_F(DecoderTest, RowsOfAQuantizedEmbedding) {
+  TinyModel model{.vocabulary = 300, .hidden = 128, .layers = 1, .head_size = 32, .mid = 128};
+  const std::string source = written(model);
+  for (const char* recipe : {"fp8-block", "mxfp8", "fp8-channel"}) {
+    SCOPED_TRACE(recipe);
+    const std::string codes = path(recipe);
+    (void)quantize_checkpoint(
+        source, codes,
+        {.plan = {.recipe = recipe, .target = Dialect::octavo, .include = {"embed_tokens"}}});
+    const ModelFiles files(codes);
+    const Embedding whole = files.load_embedding();
+    const std::vector<std::int32_t> ids{299, 0, 127, 128, 0, 255, 256, 299, 131};
+    const auto count = static_cast<std::int64_t>(ids.size());
+    const Tensor rows = Tensor::values({count, 128}, DType::f32),
+                 wanted = Tensor::values({count, 128}, DType::f32);
+    files.embed(ids, rows.view());
+    whole.forward_into(ids, wanted.view());
+    EXPECT_TRUE(std::ranges::equal(rows.bytes(), wanted.bytes()));
+  }
 }
 
 TEST_F(DecoderTest, BadInputIsRefused) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
@@ -44,11 +45,6 @@ Tensor placed(const Tensor& stored, const StackShape& shape) {
   return out;
 }
 
-Shape stored_shape(const StackShape& shape) {
-  return shape.in_out ? Shape{shape.experts, shape.in, shape.out}
-                      : Shape{shape.experts, shape.out, shape.in};
-}
-
 Tensor with_shape(const Tensor& tensor, const Shape& shape) {
   View view = tensor.view();
   view.shape = shape;
@@ -72,6 +68,11 @@ LinearWeight codes_of_stack(const QuantizedTensor& rows, const std::string& name
 }
 
 }  // namespace
+
+Shape stored_shape(const StackShape& shape) {
+  return shape.in_out ? Shape{shape.experts, shape.in, shape.out}
+                      : Shape{shape.experts, shape.out, shape.in};
+}
 
 LinearWeight load_stack(const WeightFiles& files, const std::string& name,
                         const StackShape& shape) {
@@ -109,32 +110,63 @@ Tensor stack_of(const std::vector<const Tensor*>& matrices) {
   return out;
 }
 
-// gpt-oss alone has biases here; its stacks are [in, out] with gate and up alternating. Of other
-// stacks the shapes tell the orientation.
-void LayerBuilder::take_stacks(const std::string& at, MixtureOfExperts& out) const {
+Tensor stack_of_biases(const std::vector<FrozenLinear>& each) {
+  if (std::ranges::none_of(each, [](const auto& one) { return one.bias.owner() != nullptr; }))
+    return {};
+  const std::int64_t cols = each.front().out();
+  Tensor out = Tensor::values({static_cast<std::int64_t>(each.size()), cols}, DType::f32);
+  float* to = out.span<float>().data();
+  for (const FrozenLinear& one : each) {
+    if (one.bias.owner() == nullptr) {
+      std::fill_n(to, cols, 0.0F);
+    } else {
+      std::ranges::copy(one.bias.span<float>(), to);
+    }
+    to += cols;
+  }
+  return out;
+}
+
+// gpt-oss alone must have biases here; its stacks are [in, out] with gate and up alternating. Of
+// other stacks the shapes tell the orientation.
+std::vector<LayerBuilder::Stack> LayerBuilder::stacks(const std::string& at) const {
   const ExpertsConfig& experts = config_.experts;
   const std::string up = at + "experts.gate_up_proj", down = at + "experts.down_proj";
   const std::int64_t mid = experts.intermediate, hidden = config_.hidden;
-  const bool in_out =
-      experts.biases || files_.shape_of(up) == Shape{experts.count, hidden, 2 * mid};
-  StackShape shape{
-      .experts = experts.count,
-      .out = 2 * mid,
-      .in = hidden,
-      .in_out = in_out &&
-                !(files_.shape_of(up) == Shape{experts.count, 2 * mid, hidden} && !experts.biases),
-      .interleaved = experts.biases};
+  const std::optional<Shape> stored = files_.shape_of(up);
+  const bool in_out = experts.biases || (stored == Shape{experts.count, hidden, 2 * mid} &&
+                                         stored != Shape{experts.count, 2 * mid, hidden});
+  return {{.name = up,
+           .shape = {.experts = experts.count,
+                     .out = 2 * mid,
+                     .in = hidden,
+                     .in_out = in_out,
+                     .interleaved = experts.biases},
+           .bias = experts.biases || files_.has(up + "_bias")},
+          {.name = down,
+           .shape = {.experts = experts.count, .out = hidden, .in = mid, .in_out = in_out},
+           .bias = experts.biases || files_.has(down + "_bias")}};
+}
+
+void LayerBuilder::check_stack(const Stack& stack, std::int64_t& bytes) const {
+  files_.check_shape(stack.name, stored_shape(stack.shape));
+  bytes += files_.nbytes_of(stack.name);
+  if (!stack.bias) return;
+  files_.check_shape(stack.name + "_bias", {stack.shape.experts, stack.shape.out});
+  bytes += files_.nbytes_of(stack.name + "_bias");
+}
+
+void LayerBuilder::take_stacks(const std::string& at, MixtureOfExperts& out) const {
+  const auto take = [&](const Stack& stack, ExpertLinear& linear) {
+    linear.stack = load_stack(files_, stack.name, stack.shape);
+    linear.input = input_of(stack.name);
+    if (stack.bias) linear.bias = load_stack_bias(files_, stack.name + "_bias", stack.shape);
+  };
+  const std::vector<Stack> both = stacks(at);
   ExpertLinear& first = out.up.emplace_back();
-  first.stack = load_stack(files_, up, shape);
-  first.input = input_of(up);
-  if (experts.biases) first.bias = load_stack_bias(files_, up + "_bias", shape);
-  shape.out = hidden;
-  shape.in = mid;
-  shape.interleaved = false;
-  out.down.stack = load_stack(files_, down, shape);
-  out.down.input = input_of(down);
-  if (experts.biases) out.down.bias = load_stack_bias(files_, down + "_bias", shape);
-  for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+  take(both[0], first);
+  take(both[1], out.down);
+  for (std::int64_t expert = 0; expert < config_.experts.count; ++expert) {
     const std::string one = text(at, "experts.", expert, ".");
     first.modules.push_back({one + "gate_proj", one + "up_proj"});
     out.down.modules.push_back({one + "down_proj"});
@@ -166,6 +198,7 @@ void LayerBuilder::take_matrices(const std::string& at, MixtureOfExperts& out) c
     std::vector<const Tensor*> matrices;
     for (const FrozenLinear& linear : each) matrices.push_back(&linear.weight.values);
     one.stack.values = stack_of(matrices);
+    one.bias = stack_of_biases(each);
     one.input = each.front().input;
     return one;
   };

@@ -16,6 +16,9 @@ struct StackShape {
   bool interleaved = false;  // rows of gate and up alternate
 };
 
+// The shape that the tensor has in the files.
+[[nodiscard]] Shape stored_shape(const StackShape& shape);
+
 // Throws Error(invalid_argument) where the stored shape is another.
 [[nodiscard]] LinearWeight load_stack(const WeightFiles& files, const std::string& name,
                                       const StackShape& shape);
@@ -25,5 +28,7 @@ struct StackShape {
 
 // One matrix for each expert: values of one type as a stack, else empty.
 [[nodiscard]] Tensor stack_of(const std::vector<const Tensor*>& matrices);
+// Biases of experts, [experts, out] of f32; those that have none get zeros. Empty where none has.
+[[nodiscard]] Tensor stack_of_biases(const std::vector<FrozenLinear>& each);
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "octavo/model/decoder_layer.h"
+#include "octavo/model/expert_stacks_internal.h"
 #include "octavo/model/model_config.h"
 #include "octavo/model/model_files.h"
 #include "octavo/model/weight_files_internal.h"
@@ -25,11 +26,18 @@ class LayerBuilder {
   // Throws Error(invalid_argument) that names a tensor of the layer which is missing or misshapen.
   // Returns the bytes that its weights will have in memory. Reads none of them.
   [[nodiscard]] std::int64_t check_layer(std::int64_t index) const;
+  [[nodiscard]] std::vector<LayerInput> inputs(std::int64_t index) const;  // of a checked layer
 
  private:
   struct Matrix {
     std::string module;
     std::int64_t out = 0, in = 0;
+    bool bias = false;
+  };
+  // All experts' matrices in one tensor.
+  struct Stack {
+    std::string name;
+    StackShape shape{};
     bool bias = false;
   };
   // The matrices and vectors of a layer, as they are in the files.
@@ -56,7 +64,9 @@ class LayerBuilder {
   void take_stacks(const std::string& at, MixtureOfExperts& out) const;
   void take_matrices(const std::string& at, MixtureOfExperts& out) const;
   [[nodiscard]] MultiheadAttention attention(const std::string& at, std::int64_t index) const;
+  [[nodiscard]] std::vector<Stack> stacks(const std::string& at) const;  // gate and up, then down
   void check_matrix(const Matrix& matrix, std::int64_t& bytes) const;
+  void check_stack(const Stack& stack, std::int64_t& bytes) const;
 
   const WeightFiles& files_;
   const ModelConfig& config_;

@@ -94,11 +94,7 @@ std::int64_t LayerBuilder::check_layer(std::int64_t index) const {
   const std::string inside = experts_at(at);
   check_matrix(router(inside), bytes);
   if (has_stack(inside)) {
-    for (const char* name : {"experts.gate_up_proj", "experts.down_proj"}) {
-      check(files_.has(inside + name), ErrorCode::invalid_argument, "model", "there is no tensor '",
-            shown(inside + name, 200), "', which its config.json asks for");
-      bytes += files_.nbytes_of(inside + name);
-    }
+    for (const Stack& stack : stacks(inside)) check_stack(stack, bytes);
   } else {
     for (std::int64_t expert = 0; expert < config_.experts.count; ++expert)
       for (const Matrix& matrix : expert_matrices(inside, expert)) check_matrix(matrix, bytes);
@@ -110,6 +106,29 @@ std::int64_t LayerBuilder::check_layer(std::int64_t index) const {
   if (config_.experts.shared_gate)
     check_matrix({inside + "shared_expert_gate", 1, config_.hidden}, bytes);
   return bytes;
+}
+
+// Experts of a stack have the names that their own matrices would have.
+std::vector<LayerInput> LayerBuilder::inputs(std::int64_t index) const {
+  const std::string at = text(prefix_, "layers.", index, ".");
+  std::vector<LayerInput> out;
+  const auto add = [&](const std::vector<Matrix>& matrices) {
+    for (const Matrix& matrix : matrices) out.push_back({matrix.module, matrix.in});
+  };
+  add(attention_matrices(at));
+  if (!config_.sparse[static_cast<std::size_t>(index)]) {
+    add(mlp_matrices(at + "mlp.", config_.intermediate));
+    return out;
+  }
+  const std::string inside = experts_at(at);
+  const ExpertsConfig& experts = config_.experts;
+  add({router(inside)});
+  for (std::int64_t expert = 0; expert < experts.count; ++expert)
+    add(expert_matrices(inside, expert));
+  if (experts.shared_intermediate > 0)
+    add(mlp_matrices(inside + "shared_expert.", experts.shared_intermediate));
+  if (experts.shared_gate) add({{inside + "shared_expert_gate", 1, config_.hidden}});
+  return out;
 }
 
 }  // namespace octavo

@@ -13,7 +13,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kMostLayers = 1 << 16;
+constexpr std::int64_t kMostLayers = 1 << 16, kMostHeadSize = 1 << 16;
 
 enum class Windows : std::uint8_t {
   none,
@@ -190,8 +190,9 @@ void set_ropes(const ConfigValues& values, const Family& family, ModelConfig& ou
   out.ropes.push_back(parse_rope(all.is_null() ? usual : all, defaults));
   // Dynamic NTK is for contexts that are longer than those of the training.
   if (const auto& dynamic = out.ropes.front().dynamic)
-    out.max_positions = static_cast<std::int64_t>(
-        std::min(static_cast<double>(out.max_positions) * dynamic->factor, 0x1p24));
+    out.max_positions = std::max(
+        out.max_positions, static_cast<std::int64_t>(std::min(
+                               static_cast<double>(out.max_positions) * dynamic->factor, 0x1p24)));
   if (family.type == "gemma3_text") {
     defaults.theta = values.positive("rope_local_base_freq", 1e4);
     out.ropes.push_back(parse_rope(given["sliding_attention"], defaults));
@@ -225,8 +226,10 @@ void set_experts(const ConfigValues& values, const Family& family, ModelConfig& 
     out.gate_alpha = 1.702;
     out.sinks = true;
   }
-  check(experts.count == 0 || experts.top_k <= experts.count, ErrorCode::invalid_argument,
-        kConfigOp, "got num_experts_per_tok ", experts.top_k, " of ", experts.count,
+  // Qwen's configs may name no experts: its layers are dense then.
+  if (experts.count == 0) experts = {};
+  check(experts.top_k <= experts.count, ErrorCode::invalid_argument, kConfigOp,
+        "got num_experts_per_tok ", experts.top_k, " of ", experts.count,
         " experts; expected no more than there are");
   if (!qwen) return;
   const std::int64_t step = values.size("decoder_sparse_step", 1);
@@ -262,6 +265,10 @@ void set_attention(const ConfigValues& values, const Family& family, ModelConfig
         "got hidden_size ", out.hidden, " and num_attention_heads ", out.heads,
         ", which does not divide it, and no head_dim");
   out.head_size = derived ? out.hidden / out.heads : values.size("head_dim", family.head_size);
+  // Before RoPE, which has a frequency for every pair of these.
+  check(out.head_size <= kMostHeadSize, ErrorCode::invalid_argument, kConfigOp, "got heads of ",
+        out.head_size, " elements (", derived ? "hidden_size / heads" : "head_dim",
+        "); expected at most ", kMostHeadSize);
   check(out.heads * out.head_size <= std::numeric_limits<std::int32_t>::max(),
         ErrorCode::invalid_argument, kConfigOp, "got ", out.heads, " heads of ", out.head_size,
         " elements; expected fewer than 2^31 together");
@@ -314,6 +321,9 @@ ModelConfig parse_model_config(const Json& config) {
   out.intermediate = values.size("intermediate_size");
   out.max_positions = values.size("max_position_embeddings", family.gemma ? 131072 : 0);
   out.norm_epsilon = values.positive("rms_norm_eps", family.epsilon);
+  // It is added to a mean square of about one.
+  check(out.norm_epsilon <= 1.0, ErrorCode::invalid_argument, kConfigOp, "got rms_norm_eps ",
+        out.norm_epsilon, "; expected a small number such as 1e-06, at most 1");
   out.activation = activation_of(values.word(values.has("hidden_activation") ? "hidden_activation"
                                              : family.gemma                  ? "-"
                                                                              : "hidden_act",

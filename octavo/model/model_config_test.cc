@@ -113,11 +113,50 @@ TEST(ModelConfig, ContradictionsAreRefused) {
   refused("vocab_size", Json(), "there is no vocab_size");
   refused("vocab_size", "many", "vocab_size \"many\"");
   refused("rms_norm_eps", 0, "rms_norm_eps 0");
+  refused("rms_norm_eps", 1.5, "rms_norm_eps 1.5");
+  refused("head_dim", 1 << 20, "heads of 1048576 elements");
   refused("rope_theta", -5, "rope_theta -5");
   refused("partial_rotary_factor", 0.4, "partial_rotary_factor");  // three elements
+  refused("partial_rotary_factor", 1e300, "a partial_rotary_factor of 1e+300");
   refused("tie_word_embeddings", "yes", "true or false");
   expect_refused(ErrorCode::invalid_argument, "there is none",
                  [] { (void)parse_model_config(Json()); });
+}
+
+TEST(ModelConfig, RopeThatGivesNoNumbersIsRefused) {
+  const auto refused = [](const char* rope, const std::string& words) {
+    SCOPED_TRACE(rope);
+    expect_refused(ErrorCode::invalid_argument, words, [&] {
+      (void)parse_model_config(with("rope_scaling", parse_json(rope, "rope")));
+    });
+  };
+  refused(R"({"rope_type": "linear", "factor": 1e-300})", "frequencies that are not finite");
+  refused(R"({"rope_type": "llama3", "factor": 1e-60, "original_max_position_embeddings": 8})",
+          "frequencies that are not finite");
+  refused(R"({"rope_type": "yarn", "factor": 2, "attention_factor": 0,
+              "original_max_position_embeddings": 256})",
+          "an attention factor of 0");
+  refused(R"({"rope_type": "yarn", "factor": 2, "attention_factor": -1,
+              "original_max_position_embeddings": 256})",
+          "an attention factor of -1");
+  refused(R"({"rope_type": "longrope", "short_factor": [1, 1, 1, 1], "attention_factor": 1e60,
+              "long_factor": [1e-300, 2, 2, 2], "original_max_position_embeddings": 512})",
+          "frequencies that are not finite");
+}
+
+// A model of no experts has no layer that would look at the other numbers.
+TEST(ModelConfig, ExpertsThatAreNotThereHaveNoSizes) {
+  Json qwen = with("model_type", "qwen3_moe");
+  qwen.set("num_experts", 0);
+  qwen.set("num_experts_per_tok", 2147483647);
+  qwen.set("moe_intermediate_size", 2147483647);
+  const ModelConfig config = parse_model_config(qwen);
+  EXPECT_EQ(config.experts.top_k, 0);
+  EXPECT_EQ(config.experts.intermediate, 0);
+  EXPECT_EQ(config.sparse, std::vector<bool>(4, false));
+  qwen.set("num_experts", 8);
+  expect_refused(ErrorCode::invalid_argument, "num_experts_per_tok 2147483647 of 8 experts",
+                 [&] { (void)parse_model_config(qwen); });
 }
 
 }  // namespace

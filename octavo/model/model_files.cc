@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -28,7 +29,8 @@ std::set<std::string> names_of(const WeightFiles& files) {
   return names;
 }
 
-// The head of a model that is a part of a larger one may be beside that.
+// The head of a model that is a part of a larger one may be beside that. One in the files is used
+// where the config ties it, too, as transformers 5 does it: trained apart, it is another matrix.
 std::string head_name(const WeightFiles& files, const ModelConfig& config,
                       const std::string& embedding) {
   for (const char* name : {"lm_head.weight", "language_model.lm_head.weight"})
@@ -156,21 +158,26 @@ void ModelFiles::embed(std::span<const std::int32_t> ids, const View& into) cons
   if (into.shape != Shape{count, config.hidden})
     fail(ErrorCode::invalid_argument, kOp, "the embeddings have shape ", to_string(into.shape),
          "; expected ", to_string(Shape{count, config.hidden}));
-  const bool is_quantized = state_->files.is_quantized(state_->embedding);
-  const Embedding whole = is_quantized ? load_embedding() : Embedding{};
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t id = ids[static_cast<std::size_t>(i)];
+  // In the order of ids, so that every row is read once: of codes the rows that share scales.
+  std::vector<std::int64_t> order(ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto id_at = [&](std::int64_t i) { return ids[static_cast<std::size_t>(i)]; };
+  std::ranges::stable_sort(order, {}, id_at);
+  const std::int64_t together = state_->files.rows_together(state_->embedding);
+  Embedding some{.scale = config.embedding_scale};
+  std::int64_t first = 0, end = 0;  // of the rows in it
+  for (const std::int64_t i : order) {
+    const std::int64_t id = id_at(i);
+    if (id >= end) {
+      first = id / together * together;
+      end = std::min(first + together, config.vocabulary);
+      some.weight = state_->files.row_values(state_->embedding, first, end - first);
+    }
     View row = into;
     row.data = static_cast<std::byte*>(into.data) + i * into.strides[0];
     row.shape = {1, config.hidden};
-    if (is_quantized) {
-      whole.forward_into({&id, 1}, row);
-      continue;
-    }
-    const Embedding one{.weight = state_->files.rows(state_->embedding, id, 1).values,
-                        .scale = config.embedding_scale};
-    constexpr std::int32_t kFirst = 0;
-    one.forward_into({&kFirst, 1}, row);
+    const auto at = static_cast<std::int32_t>(id - first);
+    some.forward_into({&at, 1}, row);
   }
 }
 
@@ -188,6 +195,20 @@ LinearWeight ModelFiles::load_head(std::int64_t first, std::int64_t count) const
         ErrorCode::invalid_argument, kOp, "got rows ", first, " to ", first + count,
         " of the head; expected rows of the ", rows, " there are");
   return state_->files.rows(state_->head, first, count);
+}
+
+// A tied head is the embedding's rows, whose input no checkpoint quantizes.
+InputQuantization ModelFiles::head_input() const {
+  InputQuantization out =
+      has_tied_head() ? InputQuantization{} : state_->files.input_of(state_->head);
+  if (!out.scaling) out.values = state_->options.activations;
+  return out;
+}
+
+std::vector<LayerInput> ModelFiles::layer_inputs(std::int64_t index) const {
+  check(index >= 0 && index < state_->config.layers, ErrorCode::invalid_argument, kOp, "got layer ",
+        index, "; expected 0 to ", state_->config.layers - 1);
+  return state_->builder().inputs(index);
 }
 
 std::int64_t ModelFiles::layer_nbytes(std::int64_t index) const {

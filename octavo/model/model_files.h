@@ -7,12 +7,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "octavo/base/macros.h"
 #include "octavo/model/decoder_layer.h"
 #include "octavo/model/model_config.h"
 #include "octavo/model/tokenizer/tokenizer.h"
 #include "octavo/nn/embedding.h"
+#include "octavo/nn/frozen_linear.h"
 #include "octavo/nn/norm_layer.h"
 #include "octavo/tensor/tensor.h"
 
@@ -32,6 +34,12 @@ struct ModelFilesOptions {
   int threads = 0;
 };
 
+// A Linear, and how many channels enter it.
+struct LayerInput {
+  std::string module{};
+  std::int64_t width = 0;
+};
+
 class OCTAVO_API ModelFiles {
  public:
   // Opens the files and checks config and tensors: an architecture, RoPE type or activation that
@@ -49,7 +57,8 @@ class OCTAVO_API ModelFiles {
   // By its tokenizer.json. Throws Error(invalid_argument) where there is none, Error(unsupported)
   // for one of another kind than octavo knows.
   [[nodiscard]] Tokenizer load_tokenizer() const;
-  // Names and shapes of tensors and config, as one number: tells one model from another.
+  // One number that tells a model from another: of its config, of names and shapes of tensors, and
+  // of bytes at some places of each, which are read for it.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
   [[nodiscard]] DecoderLayer load_layer(std::int64_t index) const;
@@ -65,6 +74,10 @@ class OCTAVO_API ModelFiles {
   // The head's rows [first, first + count) as a weight; logits are hidden times their transpose,
   // then soft-capped where the config says so. Tied heads are the embedding's rows.
   [[nodiscard]] LinearWeight load_head(std::int64_t first, std::int64_t count) const;
+  // How a server quantizes or rounds what enters the head.
+  [[nodiscard]] InputQuantization head_input() const;
+  // Of the Linears of a layer, by the names that observers hear.
+  [[nodiscard]] std::vector<LayerInput> layer_inputs(std::int64_t index) const;
   [[nodiscard]] std::int64_t layer_nbytes(std::int64_t index) const;  // as it will be in memory
 
  private:

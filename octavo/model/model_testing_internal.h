@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct TinyModel {
   std::int64_t vocabulary = 50, hidden = 24, layers = 2, heads = 4, kv_heads = 2, head_size = 6,
                mid = 40, window = 0, experts = 0, top_k = 0;
   bool qk_norm = false, tied = false;
+  bool expert_biases = false;
   std::vector<TestTensor> tensors{};
   std::map<std::string, std::vector<float>> values{};
 
@@ -60,7 +62,37 @@ struct TinyModel {
         add(mlp + "gate_proj.weight", {u(mid), u(hidden)}, 0.0, 0.2);
         add(mlp + "up_proj.weight", {u(mid), u(hidden)}, 0.0, 0.2);
         add(mlp + "down_proj.weight", {u(hidden), u(mid)}, 0.0, 0.2);
+        if (!expert_biases) continue;
+        add(mlp + "gate_proj.bias", {u(mid)}, 0.0, 0.5);
+        add(mlp + "up_proj.bias", {u(mid)}, 0.0, 0.5);
+        add(mlp + "down_proj.bias", {u(hidden)}, 0.0, 0.5);
       }
+    }
+  }
+
+  // What fill() made for each expert becomes one tensor of all; `values` stay as they are.
+  void stack_experts() {
+    const auto u = [](std::int64_t size) { return static_cast<std::uint64_t>(size); };
+    const auto stacked = [&](const std::string& name, std::vector<std::uint64_t> shape,
+                             const std::string& at, const std::vector<std::string>& parts) {
+      TestTensor all{{name, safetensors::StoredType::f32, std::move(shape)}, {}};
+      for (std::int64_t expert = 0; expert < experts; ++expert)
+        for (const std::string& part : parts) {
+          const auto bytes = std::as_bytes(std::span(values.at(text(at, expert, ".", part))));
+          all.bytes.insert(all.bytes.end(), bytes.begin(), bytes.end());
+        }
+      tensors.push_back(std::move(all));
+    };
+    std::erase_if(tensors, [](const TestTensor& one) { return has(one.plan.name, ".experts."); });
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const std::string at = text("model.layers.", layer, ".mlp.experts.");
+      stacked(at + "gate_up_proj", {u(experts), u(2 * mid), u(hidden)}, at,
+              {"gate_proj.weight", "up_proj.weight"});
+      stacked(at + "down_proj", {u(experts), u(hidden), u(mid)}, at, {"down_proj.weight"});
+      if (!expert_biases) continue;
+      stacked(at + "gate_up_proj_bias", {u(experts), u(2 * mid)}, at,
+              {"gate_proj.bias", "up_proj.bias"});
+      stacked(at + "down_proj_bias", {u(experts), u(hidden)}, at, {"down_proj.bias"});
     }
   }
 
@@ -194,13 +226,22 @@ class TinyOracle {
     return times(out, value(at + "o_proj.weight"));
   }
 
+  [[nodiscard]] Matrix64 linear(const Matrix64& x, const std::string& module) const {
+    Matrix64 out = times(x, value(module + ".weight"));
+    const auto bias = m_.values.find(module + ".bias");
+    if (bias == m_.values.end()) return out;
+    for (auto& row : out)
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] += static_cast<double>(bias->second[i]);
+    return out;
+  }
+
   [[nodiscard]] Matrix64 gated(const Matrix64& x, const std::string& at) const {
-    Matrix64 gate = times(x, value(at + "gate_proj.weight"));
-    const Matrix64 up = times(x, value(at + "up_proj.weight"));
+    Matrix64 gate = linear(x, at + "gate_proj");
+    const Matrix64 up = linear(x, at + "up_proj");
     for (std::size_t row = 0; row < gate.size(); ++row)
       for (std::size_t i = 0; i < gate[row].size(); ++i)
         gate[row][i] *= up[row][i] / (1.0 + std::exp(-gate[row][i]));
-    return times(gate, value(at + "down_proj.weight"));
+    return linear(gate, at + "down_proj");
   }
 
   [[nodiscard]] Matrix64 mlp(const Matrix64& x, const std::string& at) const {

@@ -131,6 +131,21 @@ void scale_as_longrope(const Rotation& rotation, RotaryEmbedding& out) {
   out.attention_factor = rotation.values.number("attention_factor").value_or(usual);
 }
 
+// A factor may be finite and its product or quotient not: positions would become NaN.
+void check_numbers(const RotaryEmbedding& rope) {
+  const auto is_finite = [](float frequency) { return std::isfinite(frequency); };
+  check(std::ranges::all_of(rope.inverse_frequencies, is_finite) &&
+            std::ranges::all_of(rope.long_inverse_frequencies, is_finite),
+        ErrorCode::invalid_argument, kConfigOp,
+        "the RoPE parameters give frequencies that are not finite; expected a rope_theta and "
+        "factors nearer to 1");
+  check(rope.attention_factor > 0.0 && std::isfinite(static_cast<float>(rope.attention_factor)),
+        ErrorCode::invalid_argument, kConfigOp, "got an attention factor of ",
+        rope.attention_factor,
+        " in the RoPE parameters (attention_factor, or mscale and mscale_all_dim); expected a "
+        "number above zero");
+}
+
 }  // namespace
 
 RotaryEmbedding parse_rope(const Json& rope, const RopeDefaults& defaults) {
@@ -142,15 +157,17 @@ RotaryEmbedding parse_rope(const Json& rope, const RopeDefaults& defaults) {
   Rotation rotation{.values = values, .defaults = defaults};
   rotation.theta = values.positive("rope_theta", defaults.theta);
   const double partial = values.positive("partial_rotary_factor", defaults.partial);
-  rotation.rotated = static_cast<std::int64_t>(static_cast<double>(defaults.head_size) * partial);
-  check(partial <= 1.0 && rotation.rotated % 2 == 0 && rotation.rotated > 0,
-        ErrorCode::invalid_argument, kConfigOp, "got a partial_rotary_factor of ", partial,
-        " for heads of ", defaults.head_size,
+  const bool is_part = partial <= 1.0;  // before it becomes an integer, which has no room for 1e300
+  if (is_part)
+    rotation.rotated = static_cast<std::int64_t>(static_cast<double>(defaults.head_size) * partial);
+  check(is_part && rotation.rotated % 2 == 0 && rotation.rotated > 0, ErrorCode::invalid_argument,
+        kConfigOp, "got a partial_rotary_factor of ", partial, " for heads of ", defaults.head_size,
         "; expected an even number of elements that are rotated, up to all of them");
 
   RotaryEmbedding out{.inverse_frequencies = rope_frequencies(rotation.theta, rotation.rotated)};
-  if (type == "default" || type == "none") return out;
-  if (type == "linear") {
+  if (type == "default" || type == "none") {
+    // as they are
+  } else if (type == "linear") {
     scale_linearly(rotation, out);
   } else if (type == "dynamic") {
     check(rotation.rotated > 2, ErrorCode::invalid_argument, kConfigOp,
@@ -168,6 +185,7 @@ RotaryEmbedding parse_rope(const Json& rope, const RopeDefaults& defaults) {
     fail(ErrorCode::unsupported, kConfigOp, "got the RoPE type '", shown(type),
          "'; expected default, linear, dynamic, llama3, yarn or longrope");
   }
+  check_numbers(out);
   return out;
 }
 

@@ -53,6 +53,10 @@ std::optional<Shape> WeightFiles::shape_of(const std::string& name) const {
 
 void WeightFiles::check_shape(const std::string& name, const Shape& wanted) const {
   const std::optional<Shape> shape = shape_of(name);
+  if (!shape && has(name))
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(name, 200), "' has ",
+         reader_.at(name).entry->shape.size(), " dimensions; expected ", to_string(wanted),
+         " by the config.json");
   if (!shape)
     fail(ErrorCode::invalid_argument, kOp, "'", shown(reader_.path(), 200), "' has no tensor '",
          shown(name, 200), "', which its config.json asks for; expected one of shape ",
@@ -91,13 +95,21 @@ LinearWeight WeightFiles::rows(const std::string& name, std::int64_t first,
   return {.values = stored_rows(tensor, first, count, collapsed(*shape_in(tensor))[1])};
 }
 
+Tensor WeightFiles::row_values(const std::string& name, std::int64_t first,
+                               std::int64_t count) const {
+  const LinearWeight some = rows(name, first, count);
+  if (!some.codes) return some.values;
+  return dequantize(*some.codes, type_.value_or(DType::f32), {.threads = threads_});
+}
+
+std::int64_t WeightFiles::rows_together(const std::string& name) const {
+  const auto found = found_.find(name);
+  return found == found_.end() ? 1 : row_block_rows(recognized_.dialect, found->second->weight);
+}
+
 Tensor WeightFiles::values(const std::string& name) const {
-  const Shape shape = *shape_of(name), flat = collapsed(shape);
-  const LinearWeight all = rows(name, 0, flat[0]);
-  if (all.codes)
-    return reshaped(dequantize(*all.codes, type_.value_or(DType::f32), {.threads = threads_}),
-                    shape);
-  return reshaped(all.values, shape);
+  const Shape shape = *shape_of(name);
+  return reshaped(row_values(name, 0, collapsed(shape)[0]), shape);
 }
 
 LinearWeight WeightFiles::weight(const std::string& name) const {
@@ -119,8 +131,11 @@ std::int64_t WeightFiles::nbytes_of(const std::string& name) const {
   }
   const StoredTensor& tensor = reader_.at(name);
   const auto element = safetensors::element_type(tensor.entry->type);
-  if (!type_ || !element) return static_cast<std::int64_t>(tensor.nbytes());
-  return element_count(*shape_in(tensor)) * element_bytes(*type_);
+  if (!type_ || !element || !is_value(element->dtype))
+    return static_cast<std::int64_t>(tensor.nbytes());
+  // By the bytes: a tensor may have more dimensions than a Shape.
+  return static_cast<std::int64_t>(tensor.nbytes()) / element_bytes(element->dtype) *
+         element_bytes(*type_);
 }
 
 }  // namespace octavo

@@ -34,6 +34,11 @@ class WeightFiles {
   // Rows [first, first + count) of a tensor, all leading dimensions collapsed: values, or codes.
   [[nodiscard]] LinearWeight rows(const std::string& name, std::int64_t first,
                                   std::int64_t count) const;
+  // The same, dequantized if need be.
+  [[nodiscard]] Tensor row_values(const std::string& name, std::int64_t first,
+                                  std::int64_t count) const;
+  // Rows that are read of codes begin at multiples of this, and end there or with the last.
+  [[nodiscard]] std::int64_t rows_together(const std::string& name) const;
   [[nodiscard]] Tensor values(const std::string& name) const;  // whole, dequantized if need be
   [[nodiscard]] LinearWeight weight(const std::string& name) const;  // of two dimensions
   [[nodiscard]] InputQuantization input_of(const std::string& name) const;
