@@ -1,5 +1,6 @@
 // octavo eval: perplexity of models, and how far they are from an original.
 
+#include <exception>
 #include <memory>
 
 #include "cli/checkpoint/checkpoint_watch.h"
@@ -32,6 +33,23 @@ struct Arguments {
   TextArguments text;
 };
 
+// The result of hours: it is printed where the page cannot be written, too, and the state goes only
+// when both are where they belong.
+void give(const ModelEvaluation& seen, const Arguments& arguments, const Globals& globals) {
+  std::exception_ptr failed;
+  if (!arguments.report.empty()) {
+    try {
+      write_whole_file("eval", arguments.report, html_of(seen));
+      say(formatted("wrote {}", octavo::shown(arguments.report, 400)));
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
+  }
+  print(globals.json ? json_of(seen) + "\n" : evaluation_text(seen));
+  finish_stdout();
+  if (failed) std::rethrow_exception(failed);
+}
+
 int run_eval(const Arguments& arguments, const Globals& globals) {
   for (const std::string& model : arguments.models) check_model("eval", model);
   if (!arguments.against.empty()) check_model("eval", arguments.against);
@@ -46,6 +64,7 @@ int run_eval(const Arguments& arguments, const Globals& globals) {
                           .activations = activations_of("eval", arguments.activations),
                           .temporary = arguments.text.temporary,
                           .resume = arguments.resume,
+                          .keep_state = true,
                           .threads = arguments.text.threads};
   options.max_memory = max_memory_of("eval", arguments.text, options.max_memory);
   ModelEvaluation seen;
@@ -61,11 +80,8 @@ int run_eval(const Arguments& arguments, const Globals& globals) {
     }
   }
   if (!done) CheckpointWatch::die();
-  if (!arguments.report.empty()) {
-    write_whole_file("eval", arguments.report, html_of(seen));
-    say(formatted("wrote {}", octavo::shown(arguments.report, 400)));
-  }
-  print(globals.json ? json_of(seen) + "\n" : evaluation_text(seen));
+  give(seen, arguments, globals);
+  if (!arguments.resume.empty()) remove_evaluation_state(arguments.resume);
   return kGood;
 }
 

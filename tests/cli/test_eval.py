@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -150,6 +151,56 @@ def test_resume_after_a_kill(model):
     model(*arguments, "--resume", "state", "--activations", "bfloat16").refused(1, "bfloat16")
     assert without_seconds(model.good(*arguments, "--resume", "state")) == whole
     assert not state.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk here")
+def test_a_result_that_cannot_be_given_is_not_lost(model):
+    """The page is written, then the result, and the state is kept until both are."""
+    arguments = [*EVAL, "model", "--json", "--resume", "state"]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [model.path, *arguments, "--report", "page.html"],
+            cwd=model.folder, stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert ended.returncode == 1 and "could not write to standard output" in ended.stderr
+    assert (model.folder / "page.html").exists()
+    state = model.folder / "state" / "state.json"
+    assert json.loads(state.read_text())["next_layer"] == 2
+    assert model.good(*arguments).json["tokens"] == 700
+    assert not state.exists() and not state.parent.exists()
+
+
+def test_a_page_that_cannot_be_written_takes_nothing_with_it(model):
+    """Of the folder that was there when the evaluation began."""
+    pages = model.folder / "pages"
+    pages.mkdir()
+    ended = subprocess.Popen(
+        [model.path, *EVAL, "model", "--json", "--resume", "state", "--report", "pages/page.html"],
+        cwd=model.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while not (model.folder / "state").exists() and ended.poll() is None:
+        assert time.monotonic() < until
+    pages.rmdir()
+    out, err = ended.communicate()
+    assert ended.returncode == 1 and "pages/page.html" in err
+    assert json.loads(out)["tokens"] == 700
+    assert (model.folder / "state" / "state.json").exists()
+
+
+def test_texts_that_do_not_end(model):
+    model("eval", "model", "--text", "/dev/zero").refused(1, "is a device", "expected a text")
+
+
+def test_calibrate_stays_within_its_memory(model):
+    """Hessians in f32, and those of a layer in f64 beside them: 10 MiB, and the walk has 25 MB."""
+    ids = np.random.default_rng(1).integers(0, 64, 12000)
+    (model.folder / "ids.json").write_text(json.dumps(ids.tolist()))
+    arguments = ("calibrate", "model", *EVAL[1:], "-o", "s.safetensors", "--max-memory")
+    model.good(*arguments, "28M", "--hessians", "none")
+    model(*arguments, "28M", "--hessians", "full:.").refused(
+        1, "got max_memory of 28 MiB", "the statistics of 14 modules"
+    )
 
 
 def test_calibrate(model):

@@ -28,8 +28,8 @@ struct CalibrateOptions {
   OnProgress on_progress{};
 };
 
-// Throws Error(io) where it is cancelled, Error(invalid_argument) where the expression finds no
-// module, or Hessians do not fit into max_memory.
+// Throws Error(io) where it is cancelled, Error(invalid_argument), before the walk, where the
+// expression finds no module, or statistics and the walk together do not fit into max_memory.
 [[nodiscard]] OCTAVO_API ModelStatistics calibrate(const std::string& model,
                                                    const CalibrateOptions& options);
 

@@ -15,9 +15,13 @@ ModelStatistics calibrate_model(const EvalModel& model, const CalibrateOptions& 
   constexpr const char* kOp = "calibrate";
   const EvalModel* const models[] = {&model};
   StatisticsCollector collector(options);  // which looks at the expression first
+  const StatisticsCollector::Needs needs = collector.needs(model);
   const TokenWindows windows = make_windows(
       kOp, models, tokenize_texts(kOp, models, options.texts, options.tokens), options.window);
-  const MemoryPlan plan = plan_memory(kOp, models, windows, options.max_memory, 0);
+  const MemoryPlan plan = plan_memory(
+      kOp, models, windows, options.max_memory, needs.bytes,
+      text("the statistics of ", needs.modules, needs.modules == 1 ? " module" : " modules",
+           needs.full > 0 ? text(", ", needs.full, " with the Hessian of all channels") : ""));
   HiddenStates hidden(kOp, windows.rows(), model.shape().hidden,
                       !plan.spills                ? ""
                       : options.temporary.empty() ? std::filesystem::temp_directory_path().string()

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -134,6 +135,39 @@ TEST(Calibrate, RefusesWhatItCannotDo) {
   EXPECT_NE(message({.texts = {text}, .full_hessians = "("}).find("("), std::string::npos);
 }
 
+// What the walk takes and what statistics take are in memory together.
+TEST(Calibrate, StaysWithinItsMemoryAsAWhole) {
+  constexpr std::int64_t kWidth = 512, kLayers = 3;
+  const HandmadeModel model("model", 0.0F, 256, kWidth, kLayers);
+  // In steps of 64 KiB, the least that is not refused.
+  const auto least = [&](const std::string& full) {
+    CalibrateOptions options{
+        .texts = {random_text("a", 40)}, .block_hessians = false, .full_hessians = full};
+    for (options.max_memory = 1 << 16;; options.max_memory += 1 << 16) {
+      try {
+        (void)calibrate_model(model, options);
+        return options.max_memory;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("max_memory"), std::string::npos);
+        if (options.max_memory > std::uint64_t{1} << 26) throw;
+      }
+    }
+  };
+  // f32 of all layers, and f64 of one while it passes.
+  const std::uint64_t hessians = kWidth * kWidth * (4 * kLayers + 8);
+  const std::uint64_t more = least("up_proj") - least("");
+  EXPECT_GE(more + (1 << 16), hessians);
+  EXPECT_LE(more, hessians + (1 << 16));
+}
+
+TEST(Calibrate, LooksForModulesBeforeItWalks) {
+  HandmadeModel model("model");
+  model.on_layer_ = [](std::int64_t) { ADD_FAILURE() << "the walk has begun"; };
+  EXPECT_THROW(
+      (void)calibrate_model(model, {.texts = {random_text("a", 100)}, .full_hessians = "q_proj"}),
+      Error);
+}
+
 ModelStatistics sample() {
   const HandmadeModel model("a model");
   return calibrate_model(model, {.texts = {random_text("a", 100)}, .full_hessians = "layers\\.2"});
@@ -220,7 +254,9 @@ TEST(Imatrix, DamagedBinaryIsRefused) {
         << size;
   const std::string bad[] = {Binary().number(1 << 30).content(),
                              Binary().number(1).entry("a", 0, {1.0F}).content(),
-                             Binary().number(1).entry("a", 1, {}).content()};
+                             Binary().number(1).entry("a", 1, {}).content(),
+                             Binary().number(1).entry("a", 1, {-1.0F}).content(),
+                             Binary().number(1).entry("a", 1, {NAN}).content()};
   for (const std::string& content : bad)
     EXPECT_THROW((void)parse_imatrix_binary(content, "x"), Error);
 }
@@ -256,6 +292,20 @@ TEST(Imatrix, GgufIsRead) {
   EXPECT_EQ(seen.read("model.layers.0.mlp.experts.1.up_proj").rows, 0);
   ASSERT_EQ(seen.notes().size(), 1U);
   EXPECT_NE(seen.notes()[0].find("experts.1.up_proj' has seen no token"), std::string::npos);
+  // The count of attn_q, the third number of the file's data.
+  const std::string whole = file.data;
+  for (const float count : {-3.0F, NAN, INFINITY, 1e30F}) {
+    std::memcpy(file.data.data() + 32, &count, sizeof count);
+    std::ofstream(path, std::ios::binary) << file.bytes();
+    EXPECT_THROW((void)StatisticsFile(path), Error) << count;
+  }
+  file.data = whole;
+  for (const float sum : {-3.0F, NAN}) {
+    std::memcpy(file.data.data(), &sum, sizeof sum);
+    std::ofstream(path, std::ios::binary) << file.bytes();
+    EXPECT_THROW((void)StatisticsFile(path), Error) << sum;
+  }
+  file.data = whole;
   file.keys[0] = gguf::text_key("general.type", "model");
   std::ofstream(path, std::ios::binary) << file.bytes();
   EXPECT_THROW((void)StatisticsFile(path), Error);

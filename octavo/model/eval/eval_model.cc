@@ -43,24 +43,33 @@ class FilesModel : public EvalModel {
   [[nodiscard]] std::int64_t layer_nbytes(std::int64_t index) const override {
     return files_.layer_nbytes(index);
   }
+  [[nodiscard]] std::vector<LayerInput> layer_inputs(std::int64_t index) const override {
+    return files_.layer_inputs(index);
+  }
   // In f32: what enters and leaves attention and MLP, Q, K, V and the heads' result, and gate, up
   // and their product. Experts see top_k copies of a token.
   [[nodiscard]] std::int64_t scratch_nbytes(std::int64_t tokens) const override {
     const ModelConfig& config = files_.config();
-    const std::int64_t heads = 2 * (config.heads + config.kv_heads) * config.head_size;
-    const std::int64_t expert =
-        config.experts.top_k * (2 * config.experts.intermediate + 2 * config.hidden);
-    const std::int64_t inner = std::max(3 * config.intermediate, expert);
+    // In f64: each number of a config.json may be near 2^31, and products of three are larger than
+    // an integer.
+    const auto hidden = static_cast<double>(config.hidden);
+    const double heads = 2.0 * static_cast<double>(config.heads + config.kv_heads) *
+                         static_cast<double>(config.head_size);
+    const double expert = static_cast<double>(config.experts.top_k) *
+                          (2.0 * static_cast<double>(config.experts.intermediate) + 2.0 * hidden);
+    const double inner = std::max(3.0 * static_cast<double>(config.intermediate), expert);
+    double of_token = 4.0 * (4.0 * hidden + std::max(heads, inner));
     // And the input of a product rounded to bf16.
-    const std::int64_t rounded =
-        shape_.activations == DType::bf16 ? tokens * 2 * std::max(config.hidden, inner / 3) : 0;
-    return tokens * 4 * (4 * config.hidden + std::max(heads, inner)) + rounded;
+    if (shape_.activations == DType::bf16) of_token += 2.0 * std::max(hidden, inner / 3.0);
+    constexpr double kMost = 0x1p60;  // more than any machine has
+    return static_cast<std::int64_t>(std::min(static_cast<double>(tokens) * of_token, kMost));
   }
 
   void embed(std::span<const std::int32_t> ids, const View& into) const override {
     files_.embed(ids, into);
   }
   void final_norm(const View& hidden) const override { files_.final_norm(hidden); }
+  [[nodiscard]] InputQuantization head_input() const override { return files_.head_input(); }
   [[nodiscard]] LinearWeight load_head(std::int64_t first, std::int64_t count) const override {
     return files_.load_head(first, count);
   }

@@ -21,7 +21,7 @@ struct EvalShape {
   std::int64_t vocabulary = 0, hidden = 0, layers = 0;
   std::int64_t max_positions = 0;  // 0: any number
   double logits_cap = 0.0;         // cap * tanh(logit / cap); 0: none
-  DType activations = DType::f32;  // what hidden states are rounded to before the head
+  DType activations = DType::f32;  // what inputs are rounded to that the files do not quantize
 };
 
 // Hidden states [windows, tokens, hidden] of f32, updated in place; every window begins at
@@ -41,11 +41,16 @@ class EvalModel {
 
   [[nodiscard]] virtual EvalLayer load_layer(std::int64_t index) const = 0;
   [[nodiscard]] virtual std::int64_t layer_nbytes(std::int64_t index) const = 0;
+  // The Linears that an observer will hear of.
+  [[nodiscard]] virtual std::vector<LayerInput> layer_inputs(std::int64_t index) const = 0;
   // About the memory of a layer's forward on this number of tokens.
   [[nodiscard]] virtual std::int64_t scratch_nbytes(std::int64_t tokens) const = 0;
 
   virtual void embed(std::span<const std::int32_t> ids, const View& into) const = 0;
   virtual void final_norm(const View& hidden) const = 0;  // [rows, hidden], in place
+  [[nodiscard]] virtual InputQuantization head_input() const {
+    return {.values = shape().activations};
+  }
   [[nodiscard]] virtual LinearWeight load_head(std::int64_t first, std::int64_t count) const = 0;
 };
 

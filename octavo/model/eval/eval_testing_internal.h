@@ -54,6 +54,9 @@ class HandmadeModel : public EvalModel {
     };
   }
   [[nodiscard]] std::int64_t layer_nbytes(std::int64_t) const override { return 1000; }
+  [[nodiscard]] std::vector<LayerInput> layer_inputs(std::int64_t index) const override {
+    return {{"model.layers." + std::to_string(index) + ".mlp.up_proj", shape_.hidden}};
+  }
   [[nodiscard]] std::int64_t scratch_nbytes(std::int64_t tokens) const override { return tokens; }
   void embed(std::span<const std::int32_t> ids, const View& into) const override {
     auto* out = static_cast<float*>(into.data);

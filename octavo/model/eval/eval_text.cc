@@ -1,5 +1,8 @@
 #include "octavo/model/eval/eval_text.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -10,14 +13,22 @@
 #include <system_error>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/json/json_text_internal.h"
 
 namespace octavo {
 namespace {
 
-// A text of more bytes has more tokens than an evaluation could read in a week.
-constexpr std::uintmax_t kMaxTextBytes = std::uintmax_t{4} << 30;
+// A text of more bytes has more tokens than an evaluation could read in a week. What is no file may
+// have no end, and is in memory before that is seen.
+constexpr std::uintmax_t kMaxTextBytes = std::uintmax_t{4} << 30,
+                         kMaxPipeBytes = std::uintmax_t{1} << 28;
+
+bool is_terminal(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  return file.number() >= 0 && isatty(file.number()) != 0;
+}
 
 std::string whole_content(const std::string& op, const std::string& path) {
   std::error_code failed;
@@ -27,7 +38,12 @@ std::string whole_content(const std::string& op, const std::string& path) {
                  "': No such file or directory; expected a text");
   if (std::filesystem::is_directory(status))
     fail_on_file(EISDIR, path, op, "'", shown(path, 400), "' is a folder; expected a text");
-  if (std::filesystem::is_regular_file(status)) {
+  // A terminal is one, too, on which a text may be typed.
+  check(!std::filesystem::is_character_file(status) || is_terminal(path),
+        ErrorCode::invalid_argument, op, "'", shown(path, 400),
+        "' is a device; expected a text, in a file or from a pipe");
+  const bool is_file = std::filesystem::is_regular_file(status);
+  if (is_file) {
     const std::uintmax_t size = std::filesystem::file_size(path, failed);
     check(failed || size <= kMaxTextBytes, ErrorCode::invalid_argument, op, "'", shown(path, 400),
           "' has ", std::uint64_t{size}, " bytes; expected a text of at most ",
@@ -36,10 +52,16 @@ std::string whole_content(const std::string& op, const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string content;
-  for (char piece[65536]; file.good() && content.size() <= kMaxTextBytes;) {
+  const std::uintmax_t most = is_file ? kMaxTextBytes : kMaxPipeBytes;
+  for (char piece[65536]; file.good() && content.size() <= most;) {
     file.read(piece, sizeof piece);
     content.append(piece, static_cast<std::size_t>(file.gcount()));
   }
+  check(content.size() <= most, ErrorCode::invalid_argument, op, "'", shown(path, 400),
+        "' has more than ", std::uint64_t{most},
+        is_file ? " bytes; expected a text of at most so many; cut it"
+                : " bytes and is no file; expected a text that ends before that; write it to a "
+                  "file first, which may be larger");
   if (!file.eof())
     fail_on_file(errno == 0 ? EIO : errno, path, op, "could not read '", shown(path, 400),
                  "': ", std::strerror(errno == 0 ? EIO : errno));

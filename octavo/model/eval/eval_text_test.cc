@@ -40,6 +40,16 @@ TEST(EvalText, RefusesWhatIsNoText) {
   EXPECT_NE(why_not(read_text_file, "/nowhere/at/all").find("could not open"), std::string::npos);
 }
 
+// Endless: it was read until memory was full.
+TEST(EvalText, RefusesDevices) {
+  for (const char* device : {"/dev/zero", "/dev/null"}) {
+    EXPECT_NE(why_not(read_text_file, device).find("is a device; expected a text"),
+              std::string::npos)
+        << why_not(read_text_file, device);
+    EXPECT_NE(why_not(read_ids_file, device).find("is a device"), std::string::npos);
+  }
+}
+
 TEST(EvalText, IdsAreNumbers) {
   const std::vector<std::int32_t> wanted{1, 22, 333};
   for (const char* content : {"1 22 333", "[1, 22, 333]\n", "1\n22\n333\n", "[[1],[22,333]]"})

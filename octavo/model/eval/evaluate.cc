@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/model/eval/evaluate_internal.h"
+#include "octavo/model/eval/walk_state_internal.h"
 
 namespace octavo {
 
@@ -17,6 +18,10 @@ ModelEvaluation evaluate(const std::vector<std::string>& models, const EvaluateO
   std::vector<const eval::EvalModel*> all;
   for (const auto& model : open) all.push_back(model.get());
   return eval::evaluate_models(all, options);
+}
+
+void remove_evaluation_state(const std::string& resume) {
+  eval::WalkState("eval", resume, {}, {}, Json::object({})).remove();
 }
 
 }  // namespace octavo

@@ -32,8 +32,10 @@ struct EvaluateOptions {
   std::uint64_t max_memory = std::uint64_t{4} << 30;
   std::string temporary{};  // folder of that file; empty: the system's
   // A folder for the state after each layer: an evaluation that ended before it was done goes on
-  // from there. It is emptied of it when all is done.
+  // from there. It is emptied of it when all is done, or by remove_evaluation_state() where the
+  // caller keeps it until the result is in a safe place.
   std::string resume{};
+  bool keep_state = false;
   int threads = 0;  // 0: all; no number depends on it
   OnProgress on_progress{};
 };
@@ -42,5 +44,7 @@ struct EvaluateOptions {
 // width and vocabulary, where there is one.
 [[nodiscard]] OCTAVO_API ModelEvaluation evaluate(const std::vector<std::string>& models,
                                                   const EvaluateOptions& options);
+// Of the folder EvaluateOptions::resume, which goes too where nothing else is in it.
+OCTAVO_API void remove_evaluation_state(const std::string& resume);
 
 }  // namespace octavo

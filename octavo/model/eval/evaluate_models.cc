@@ -111,7 +111,7 @@ ModelEvaluation evaluate_models(std::span<const EvalModel* const> models,
   for (const TokenizedText& one : windows.texts)
     out.tokens += static_cast<std::int64_t>(one.ids.size());
   note_non_finite(sums, models, windows, out.notes);
-  state.remove();
+  if (!options.keep_state) state.remove();
   out.seconds = progress.seconds();
   return out;
 }

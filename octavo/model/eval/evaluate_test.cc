@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -178,6 +180,11 @@ TEST(Evaluate, GoesOnFromTheLastLayer) {
   EXPECT_FALSE(std::filesystem::exists(folder)) << "nothing is left when all is done";
 }
 
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 TEST(Evaluate, RefusesTheStateOfAnother) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "octavo_eval_other";
   std::filesystem::remove_all(folder);
@@ -207,10 +214,50 @@ TEST(Evaluate, RefusesTheStateOfAnother) {
   model.fingerprint_ = 8;
   refused(options, "models");
   model.fingerprint_ = 7;
+  const std::string state = content_of(folder / "state.json");
+  std::string old = state;
+  old.replace(old.find("\"version\": 2"), 12, "\"version\": 1");
+  std::ofstream(folder / "state.json") << old;
+  refused(options, "a state of version 1, and this octavo reads version 2");
+  std::ofstream(folder / "state.json") << state;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".f32") std::filesystem::resize_file(entry.path(), 100);
   refused(options, "damaged");
   std::filesystem::remove_all(folder);
+}
+
+// A folder of the user's own may have anything in it.
+TEST(Evaluate, RemovesItsOwnFilesAlone) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "octavo_eval_files";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const char* const others[] = {"hidden-notes.f32", "hidden-1.f32",     "hidden-1-2-3.f32",
+                                "hidden--1.f32",    "hidden-1-.f32",    "hidden-1-2.f32.old",
+                                "hidden-0-1x.f32",  "my-hidden-0-1.f32"};
+  for (const char* name : others) std::ofstream(folder / name) << "mine";
+  std::ofstream(folder / "hidden-0-99.f32") << "of a run before";
+  const HandmadeModel model("model");
+  const std::vector<const EvalModel*> models{&model};
+  (void)evaluate_models(models, {.texts = {random_text("a", 500)}, .resume = folder.string()});
+  for (const char* name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_FALSE(std::filesystem::exists(folder / "hidden-0-99.f32"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "state.json"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Evaluate, KeepsItsStateUntilItIsToldToRemoveIt) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "octavo_eval_kept";
+  std::filesystem::remove_all(folder);
+  HandmadeModel model("model");
+  const std::vector<const EvalModel*> models{&model};
+  const EvaluateOptions options{
+      .texts = {random_text("a", 500)}, .resume = folder.string(), .keep_state = true};
+  const std::string first = numbers_of(evaluate_models(models, options));
+  EXPECT_TRUE(std::filesystem::exists(folder / "state.json"));
+  model.on_layer_ = [](std::int64_t) { ADD_FAILURE() << "all layers were done"; };
+  EXPECT_EQ(numbers_of(evaluate_models(models, options)), first);
+  remove_evaluation_state(folder.string());
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 TEST(Evaluate, RefusesTextsThatSayNothing) {

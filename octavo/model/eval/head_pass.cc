@@ -35,6 +35,7 @@ class LogitBlock {
     logits_.resize(walk.models.size());
     buffers_.resize(walk.models.size());
     weights_.resize(walk.models.size());
+    for (const WalkedModel& model : walk.models) inputs_.push_back(model.model->head_input());
   }
 
   void load(std::int64_t first, std::int64_t count) {
@@ -49,7 +50,7 @@ class LogitBlock {
 
   void multiply(std::int64_t first, std::int64_t rows) {
     for (std::size_t model = 0; model < weights_.size(); ++model) {
-      const ProductInput hidden({.values = walk_.models[model].model->shape().activations},
+      const ProductInput hidden(inputs_[model],
                                 walk_.models[model].hidden->fetch(first, rows, buffers_[model]),
                                 {.threads = threads_});
       const LinearWeight& weight = weights_[model];
@@ -85,6 +86,7 @@ class LogitBlock {
   const LayerWalk& walk_;
   int threads_;
   std::int64_t first_id_ = 0, ids_ = 0;
+  std::vector<InputQuantization> inputs_;
   std::vector<LinearWeight> weights_;
   std::vector<Tensor> logits_, buffers_;
 };

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,6 +22,7 @@ namespace {
 
 constexpr const char* kOp = "statistics";
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+constexpr float kMostOfASum = std::numeric_limits<float>::max(), kMostTokens = 0x1p53F;
 constexpr std::uintmax_t kMaxBytes = std::uintmax_t{8} << 30;
 
 std::string content_of(const std::string& path) {
@@ -48,6 +51,16 @@ std::string module_of(std::string_view gguf_name, std::size_t expert, std::size_
   const std::size_t mlp = module.rfind("mlp.");
   if (mlp == std::string::npos) return "";
   return text(module.substr(0, mlp), "mlp.experts.", expert, ".", module.substr(mlp + 4));
+}
+
+// Squares and counts are no less than zero; a count of zero is an expert that no token reached.
+void check_numbers(std::span<const float> numbers, float most, std::string_view what,
+                   std::string_view name, std::string_view file) {
+  const auto bad = std::find_if(numbers.begin(), numbers.end(),
+                                [&](float number) { return !(number >= 0.0F && number <= most); });
+  check(bad == numbers.end(), ErrorCode::invalid_argument, kOp, "'", shown(file, 400), "' has ",
+        bad == numbers.end() ? 0.0F : *bad, " as a ", what, " of '", shown(name, 120),
+        "'; expected a number from 0 to ", most, "; make the file again");
 }
 
 // Sums over `counts[i]` rows of each of the matrices of a tensor.
@@ -122,6 +135,7 @@ ModelStatistics parse_imatrix_binary(std::string_view content, std::string_view 
     // The file has E[x^2] times calls, which are the chunks that were read. Which expert a part
     // belongs to is not in it.
     const double count = calls;
+    check_numbers(values, kMostOfASum, "sum of squares", name, file);
     if (name.find("_exps.") != std::string_view::npos) {
       out.notes.push_back(text("'", shown(name, 120),
                                "' is left out: this format does not say how "
@@ -167,18 +181,21 @@ ModelStatistics read_imatrix_gguf(const std::string& path) {
     std::memcpy(values.data(), content.data() + header.data_begin + tensor.begin, tensor.nbytes);
     return values;
   };
+  std::map<std::string_view, const gguf::TensorInfo*> by_name;
+  for (const gguf::TensorInfo& tensor : header.tensors) by_name.emplace(tensor.name, &tensor);
   for (const gguf::TensorInfo& tensor : header.tensors) {
     if (!tensor.name.ends_with(kSums)) continue;
     const std::string name = tensor.name.substr(0, tensor.name.size() - kSums.size());
     const std::string counts_name = text(name, kCounts);
-    const auto of = std::find_if(header.tensors.begin(), header.tensors.end(),
-                                 [&](const auto& other) { return other.name == counts_name; });
-    check(of != header.tensors.end(), ErrorCode::invalid_argument, kOp, "'", shown(path, 400),
-          "' has '", shown(tensor.name, 120), "' without '", shown(counts_name, 120), "'");
-    const std::vector<float> sums = values_of(tensor), narrow = values_of(*of);
+    const auto of = by_name.find(counts_name);
+    check(of != by_name.end(), ErrorCode::invalid_argument, kOp, "'", shown(path, 400), "' has '",
+          shown(tensor.name, 120), "' without '", shown(counts_name, 120), "'");
+    const std::vector<float> sums = values_of(tensor), narrow = values_of(*of->second);
     check(!narrow.empty() && sums.size() % narrow.size() == 0, ErrorCode::invalid_argument, kOp,
           "'", shown(path, 400), "' has ", sums.size(), " sums of '", shown(name, 120), "' for ",
           narrow.size(), " counts; expected a multiple");
+    check_numbers(sums, kMostOfASum, "sum of squares", name, path);
+    check_numbers(narrow, kMostTokens, "count", name, path);
     add_tensor(name, sums, std::vector<double>(narrow.begin(), narrow.end()), out);
   }
   return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -73,15 +74,25 @@ class FileStatistics : public InputStatistics {
   StatisticsFile file_;
 };
 
+// False where shards were deleted after they were quantized: who goes on with such a run has the
+// statistics' identity from before, and a run with others is refused.
+bool has_all_files(const CheckpointReader& model) {
+  std::error_code ignored;
+  return std::ranges::all_of(model.files(), [&](const auto& file) {
+    return std::filesystem::exists(file.path(), ignored);
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const InputStatistics> open_input_statistics(const std::string& path,
                                                              const std::string& model,
                                                              const std::string& deleted_shards) {
   StatisticsFile file(path);
-  if (file.origin().fingerprint != 0)
-    file.check_model(
-        model, model_fingerprint(CheckpointReader(model, OtherFiles::unused, deleted_shards)));
+  if (file.origin().fingerprint != 0) {
+    const CheckpointReader reader(model, OtherFiles::unused, deleted_shards);
+    if (has_all_files(reader)) file.check_model(model, model_fingerprint(reader));
+  }
   return std::make_shared<const FileStatistics>(std::move(file));
 }
 

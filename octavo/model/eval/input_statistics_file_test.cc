@@ -78,5 +78,24 @@ TEST_F(InputStatisticsFile, OfAnotherModelIsRefused) {
   EXPECT_NE(message.find("is another model"), std::string::npos) << message;
 }
 
+// The same shapes, other values: a model after more training.
+TEST_F(InputStatisticsFile, OfAModelOfTheSameShapesIsRefused) {
+  write_tensors(path("model.safetensors"), {random_tensor("a.weight", {2, 3}, 2)});
+  const std::string message = message_of([&] { (void)opened(); }, ErrorCode::invalid_argument);
+  EXPECT_NE(message.find("is another model"), std::string::npos) << message;
+}
+
+TEST_F(InputStatisticsFile, WithAFingerprintOfShapesAloneIsRefused) {
+  (void)opened();
+  std::string content = content_of(path("statistics.safetensors"));
+  const std::string key = "\"model_fingerprint_version\":\"";
+  ASSERT_NE(content.find(key), std::string::npos) << content.substr(0, 400);
+  content[content.find(key) + key.size()] = '1';
+  const std::string file = save("old.safetensors", content);
+  const auto open = [&] { (void)open_input_statistics(file, path("model.safetensors")); };
+  const std::string message = message_of(open, ErrorCode::invalid_argument);
+  EXPECT_NE(message.find("expected a fingerprint of version 2"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace octavo

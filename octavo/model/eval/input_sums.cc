@@ -12,7 +12,26 @@ namespace {
 constexpr std::int64_t kBlockSquared = kHessianBlock * kHessianBlock;
 constexpr std::int64_t kRowsOfPass = 256;  // of which a block's columns stay in the cache
 
+// Numbers of E[x x^T], neighbouring channels' and all channels'.
+std::uint64_t hessian_numbers(std::int64_t width, const InputSumsOptions& options) {
+  constexpr std::int64_t kWidest = 1 << 24;  // its square in bytes is more than any machine has
+  const std::int64_t wide = std::min(width, kWidest);
+  const std::int64_t blocks = (wide + kHessianBlock - 1) / kHessianBlock;
+  return static_cast<std::uint64_t>((options.block_hessians ? blocks * kBlockSquared : 0) +
+                                    (options.hessian ? wide * wide : 0));
+}
+
 }  // namespace
+
+std::uint64_t InputSums::nbytes(std::int64_t width, const InputSumsOptions& options) {
+  const auto wide = static_cast<std::uint64_t>(width);
+  return wide * sizeof(float) + (wide + hessian_numbers(width, options)) * sizeof(double);
+}
+
+std::uint64_t InputSums::result_nbytes(std::int64_t width, const InputSumsOptions& options) {
+  const auto wide = static_cast<std::uint64_t>(width);
+  return (2 * wide + hessian_numbers(width, options)) * sizeof(float);
+}
 
 InputSums::InputSums(std::int64_t width, const InputSumsOptions& options)
     : options_(options),

@@ -19,6 +19,11 @@ class InputSums {
  public:
   InputSums(std::int64_t width, const InputSumsOptions& options);
 
+  // Memory of these sums, and of what statistics() gives.
+  [[nodiscard]] static std::uint64_t nbytes(std::int64_t width, const InputSumsOptions& options);
+  [[nodiscard]] static std::uint64_t result_nbytes(std::int64_t width,
+                                                   const InputSumsOptions& options);
+
   // [rows, width] of f32, dense.
   void add(const View& input, int threads);
   // Means, rounded once to f32; zeros where no row came.

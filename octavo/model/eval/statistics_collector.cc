@@ -56,26 +56,36 @@ LayerObserver StatisticsCollector::observer() {
 void StatisticsCollector::add_input(std::string_view module, const View& input) {
   check_values(module, input);
   auto at = open_.find(module);
-  if (at == open_.end()) {
-    const bool full = full_ && full_->is_in(module);
-    take_memory(module, input.shape[1], full);
-    found_full_ = found_full_ || full;
-    at = open_
-             .try_emplace(
-                 std::string(module), input.shape[1],
-                 InputSumsOptions{.block_hessians = options_.block_hessians, .hessian = full})
-             .first;
-  }
+  if (at == open_.end())
+    at = open_.try_emplace(std::string(module), input.shape[1], options_of(module)).first;
   at->second.add(input, options_.threads);
 }
 
-// f32 of every module remains to the end, f64 of one layer's.
-void StatisticsCollector::take_memory(std::string_view module, std::int64_t width, bool full) {
-  const auto wide = static_cast<std::uint64_t>(width);
-  memory_ += 4 * (2 + (options_.block_hessians ? 16 : 0) + (full ? 3 * wide : 0)) * wide;
-  check(memory_ <= options_.max_memory, ErrorCode::invalid_argument, kOp, "statistics up to '",
-        shown(module, 160), "' take ", memory_ >> 20, " MiB; expected at most max_memory, ",
-        options_.max_memory >> 20, " MiB; allow more, or ask for the Hessians of fewer modules");
+InputSumsOptions StatisticsCollector::options_of(std::string_view module) const {
+  return {.block_hessians = options_.block_hessians, .hessian = full_ && full_->is_in(module)};
+}
+
+// f32 of every module remains to the end, f64 of one layer's while it passes.
+StatisticsCollector::Needs StatisticsCollector::needs(const EvalModel& model) const {
+  Needs out;
+  std::uint64_t largest_layer = 0;
+  for (std::int64_t layer = 0; layer < model.shape().layers; ++layer) {
+    std::uint64_t open = 0;
+    for (const LayerInput& one : model.layer_inputs(layer)) {
+      const InputSumsOptions options = options_of(one.module);
+      open += InputSums::nbytes(one.width, options);
+      out.bytes += InputSums::result_nbytes(one.width, options);
+      ++out.modules;
+      if (options.hessian) ++out.full;
+    }
+    largest_layer = std::max(largest_layer, open);
+  }
+  out.bytes += largest_layer;
+  check(options_.full_hessians.empty() || out.full > 0, ErrorCode::invalid_argument, kOp,
+        "got the expression '", shown(options_.full_hessians, 120),
+        "' for full Hessians, and no module has a name with that; expected one such as "
+        "'layers\\.0\\.mlp\\.down_proj'");
+  return out;
 }
 
 void StatisticsCollector::add_cache(std::string_view module, const View& k, const View& v) {
@@ -105,10 +115,6 @@ void StatisticsCollector::finish_layer() {
 
 ModelStatistics StatisticsCollector::take() {
   finish_layer();
-  check(options_.full_hessians.empty() || found_full_, ErrorCode::invalid_argument, kOp,
-        "got the expression '", shown(options_.full_hessians, 120),
-        "' for full Hessians, and no module has a name with that; expected one such as "
-        "'layers\\.0\\.mlp\\.down_proj'");
   for (auto& [module, of] : caches_) {
     of.module = module;
     out_.caches.push_back(std::move(of));

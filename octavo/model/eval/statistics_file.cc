@@ -17,6 +17,7 @@
 #include "octavo/checkpoint/gguf/gguf_file.h"
 #include "octavo/model/eval/imatrix_file_internal.h"
 #include "octavo/model/eval/statistics_names_internal.h"
+#include "octavo/model/model_fingerprint_internal.h"
 #include "octavo/safetensors/file_reader.h"
 
 namespace octavo {
@@ -50,6 +51,7 @@ struct StatisticsFile::State {
   std::map<std::string, ModuleStatistics, std::less<>> modules{};  // of an imatrix file
   std::map<std::string, std::int64_t, std::less<>> widths{};
   std::vector<std::string> notes{};
+  bool has_old_fingerprint = false;
 
   [[noreturn]] void fail_on(const TensorEntry& tensor, std::string_view wanted) const {
     fail(ErrorCode::invalid_argument, kOp, "'", shown(path, 400), "' has a tensor '",
@@ -91,6 +93,8 @@ struct StatisticsFile::State {
           "' of statistics; expected ", kStatisticsVersion, "; make the file again");
     origin.model = metadata_of(header, "model");
     origin.fingerprint = parse_hex(metadata_of(header, "model_fingerprint")).value_or(0);
+    has_old_fingerprint =
+        metadata_of(header, kFingerprintVersionKey) != std::to_string(kFingerprintVersion);
     origin.made_by = metadata_of(header, "made_by");
     const std::string_view tokens = metadata_of(header, "tokens");
     std::from_chars(tokens.data(), tokens.data() + tokens.size(), origin.tokens);
@@ -213,6 +217,11 @@ std::vector<RoutingStatistics> StatisticsFile::routings() const {
 
 void StatisticsFile::check_model(std::string_view model, std::uint64_t fingerprint) const {
   const StatisticsOrigin& origin = state_->origin;
+  check(origin.fingerprint == 0 || !state_->has_old_fingerprint, ErrorCode::invalid_argument, kOp,
+        "'", shown(state_->path, 400), "' knows its model '", shown(origin.model, 200),
+        "' by names and shapes alone, as files of an older octavo do; expected a fingerprint of "
+        "version ",
+        kFingerprintVersion, ", which tells models of one shape apart; run octavo calibrate again");
   check(origin.fingerprint == 0 || origin.fingerprint == fingerprint, ErrorCode::invalid_argument,
         kOp, "'", shown(state_->path, 400), "' has the statistics of '", shown(origin.model, 200),
         "' (", hex_of(origin.fingerprint), "), and '", shown(model, 200), "' (",

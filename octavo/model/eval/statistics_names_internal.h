@@ -6,6 +6,7 @@
 namespace octavo::eval {
 
 inline constexpr std::string_view kStatisticsFormat = "octavo.statistics", kStatisticsVersion = "1";
+inline constexpr std::string_view kFingerprintVersionKey = "model_fingerprint_version";
 
 inline constexpr std::string_view kAmax = ".amax", kMeanSquare = ".mean_square", kRows = ".rows",
                                   kBlockHessians = ".block_hessian", kHessian = ".hessian",

@@ -7,6 +7,7 @@
 #include "octavo/base/json/json.h"
 #include "octavo/model/eval/statistics_file.h"
 #include "octavo/model/eval/statistics_names_internal.h"
+#include "octavo/model/model_fingerprint_internal.h"
 #include "octavo/safetensors/file_writer.h"
 
 namespace octavo {
@@ -68,6 +69,7 @@ void write_statistics(const std::string& path, const ModelStatistics& statistics
                        {"version", std::string(kStatisticsVersion)},
                        {"model", statistics.origin.model},
                        {"model_fingerprint", hex_of(statistics.origin.fingerprint)},
+                       {std::string(kFingerprintVersionKey), std::to_string(kFingerprintVersion)},
                        {"tokens", std::to_string(statistics.origin.tokens)},
                        {"texts", texts.dump(0)},
                        {"made_by", statistics.origin.made_by}});

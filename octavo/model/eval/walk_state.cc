@@ -15,7 +15,7 @@
 namespace octavo::eval {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;  // 1 knew models by the shapes of their tensors alone
 constexpr std::uintmax_t kMaxStateBytes = 64U << 20;
 
 // What must be the same for a state to be of use, in words for the message.
@@ -70,6 +70,20 @@ bool read_differences(const Json& json, Differences& differences) {
   return true;
 }
 
+// "hidden-0-12.f32", as store() names them: other files of the folder are not ours.
+bool is_hidden_name(std::string_view name) {
+  constexpr std::string_view kBegin = "hidden-", kEnd = ".f32";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(kBegin.size());
+  name.remove_suffix(kEnd.size());
+  const auto is_number = [](std::string_view digits) {
+    return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const std::size_t dash = name.find('-');
+  return dash != std::string_view::npos && is_number(name.substr(0, dash)) &&
+         is_number(name.substr(dash + 1));
+}
+
 }  // namespace
 
 WalkState::WalkState(std::string op, std::string folder, std::span<const EvalModel* const> models,
@@ -97,8 +111,9 @@ std::int64_t WalkState::restore(std::span<HiddenStates> hidden, Differences& dif
   std::string content;
   if (size <= kMaxStateBytes) content.assign(std::istreambuf_iterator<char>(file), {});
   const Json state = parse_json(content, path);
-  check(state["version"].integer_or(0) == kVersion, ErrorCode::invalid_argument, op_, "'",
-        shown(path, 400), "' is no state of a run that this version reads", fix);
+  const std::int64_t version = state["version"].integer_or(0);
+  check(version == kVersion, ErrorCode::invalid_argument, op_, "'", shown(path, 400),
+        "' is a state of version ", version, ", and this octavo reads version ", kVersion, fix);
   for (const auto& [what, wanted] : identity_.members()) {
     const Json& stored = state["of"][what];
     check(stored == wanted, ErrorCode::invalid_argument, op_, "'", shown(folder_, 400),
@@ -143,7 +158,7 @@ void WalkState::remove_others(const Json& state) const {
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, failed)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("hidden-") || !name.ends_with(".f32")) continue;
+    if (!is_hidden_name(name)) continue;
     bool is_named = false;
     for (const Json& file : state["hidden"].elements())
       is_named = is_named || file["file"].string_or("") == name;

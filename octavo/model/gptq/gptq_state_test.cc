@@ -75,7 +75,7 @@ TEST_F(GptqState, OfOtherFilesOrOptionsIsRefused) {
   refuse("another run: option shard_bytes", other);
   // As after more training: no header differs.
   (void)written_with(kLast, 0.125F);
-  refuse("another run: source files", options);
+  refuse("another run: models", options);
   (void)written(dense());
   (void)gptq_checkpoint(model, path("out"), options, by_ids(300));
 }
