@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/model/activations.h"
+#include "cli/terminal/shown_text.h"
 #include "cli/terminal/terminal.h"
 #include "cli/text/formatted.h"
 #include "cli/text/input_name.h"
@@ -105,10 +106,15 @@ int run_generate(const Arguments& arguments, const Globals& globals) {
     stream.emplace(*tokenizer);
     ids = tokenizer->encode(arguments.prompt);
   }
+  // Bytes for a program, but nothing that a terminal would obey.
+  const bool is_for_people = is_terminal(stdout);
+  const auto give = [&](const std::string& written) {
+    print(is_for_people ? shown_text(written) : written);
+  };
   bool any = false;
   options.on_token = [&](std::int32_t id) {
     if (globals.json) return true;
-    print(stream ? stream->put(id) : any ? text(",", id) : text(id));
+    give(stream ? stream->put(id) : any ? text(",", id) : text(id));
     std::fflush(stdout);
     any = true;
     return true;
@@ -118,7 +124,7 @@ int run_generate(const Arguments& arguments, const Globals& globals) {
     print(json_of(result, ids.size(),
                   tokenizer ? std::optional(tokenizer->decode(result.ids)) : std::nullopt));
   } else {
-    print((stream ? stream->finish() : std::string()) + "\n");
+    give((stream ? stream->finish() : std::string()) + "\n");
   }
   say_speed(result, ids.size());
   return kGood;

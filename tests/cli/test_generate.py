@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_model  # noqa: E402
+from test_terminal import on_terminal  # noqa: E402
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -64,6 +65,22 @@ def test_a_seed_gives_the_same_text(octavo, model):
 )
 def test_refuses(octavo, model, words, code, message):
     octavo("generate", "m", *words).refused(code, message)
+
+
+def test_control_characters_are_for_programs_alone(octavo, model):
+    """A terminal would obey them: every token of this model clears the screen or rings."""
+    tokens = {f"\x1b[2J\x07\x9b\x7f{i}\n": i for i in range(63)}
+    tokenizer = {
+        "model": {"type": "BPE", "vocab": tokens, "merges": []},
+        "added_tokens": [{"id": 63, "content": "go", "special": True}],
+    }
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    words = ["generate", "m", "--prompt", "go", "--max-tokens", 8, "--temperature", 9]
+    piped = octavo.good(*words).out
+    assert "\x1b[2J\x07\x9b\x7f" in piped
+    code, seen = on_terminal(octavo, *words)
+    assert code == 0 and "\\x1b[2J\\x07\\x9b\\x7f" in seen
+    assert not set(seen) & {"\x1b", "\x07", "\x9b", "\x7f"} and "\n" in seen
 
 
 def test_a_model_it_does_not_know(octavo, model):
