@@ -39,8 +39,8 @@ constexpr const char* kExamples = R"(Examples:
   srun --cpus-per-task=32 octavo quantize --plan plan.json -o out/   the work, by every process of
                                                           a Slurm step with that many cores each
 
-Headers alone are read, but for --budget and --fit, which measure every weight. Every process gets the same plan and the same output folder; see
-docs/guide/clusters.md.)";
+Headers alone are read, but for --budget and --fit, which measure every weight. Every process gets
+the same plan and the same output folder; see docs/guide/clusters.md.)";
 
 struct Arguments {
   QuantizeArguments common;

@@ -15,7 +15,8 @@ def format(spec: Any) -> Format:
     """The format that a name or a dtype means.
 
     A name is "e<E>m<M>" (IEEE 754 rules), optionally with "b<bias>" and then "fn" (no Inf), "fnuz"
-    (no Inf, one zero) or "fnu" (no Inf, unsigned); or "mxint8", "int8", "int4". Names and dtypes of ml_dtypes and
+    (no Inf, one zero) or "fnu" (no Inf, unsigned);
+    or "mxint8", "int8", "int4". Names and dtypes of ml_dtypes and
     torch are understood, too.
 
         >>> octavo.format("e4m3fn").max

@@ -53,7 +53,8 @@ def test_named_limits(name, bits, bias, largest, normal, smallest):
         normal,
         smallest,
     )
-    assert f.min == {"e8m0fnu": 2.0**-127, "mxint8": -2.0, "int8": -128.0, "int4": -8.0}.get(name, -largest)
+    lowest = {"e8m0fnu": 2.0**-127, "mxint8": -2.0, "int8": -128.0, "int4": -8.0}
+    assert f.min == lowest.get(name, -largest)
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -76,7 +76,10 @@ def test_torch_dtypes(name, codes, scales, dtype, torch):
     assert isinstance(q.codes, torch.Tensor) and q.dtype == x.dtype
     assert q.codes.dtype == getattr(torch, codes, torch.uint8)
     assert q.scales.dtype == getattr(torch, scales, torch.uint8)
-    assert same_bytes(q, ov.quantize(x.double().numpy(), name))
+    # Of float64 products with 1 / scale are float64's: where that is no power of two (int4 has
+    # bf16 scales, and quotients of bf16 are often ties) they may round to another code.
+    wide = x.double() if dtype == "float64" else x.float()
+    assert same_bytes(q, ov.quantize(wide.numpy(), name))
     back = ov.dequantize(q, dtype)
     assert isinstance(back, torch.Tensor) and back.dtype == x.dtype and back.shape == x.shape
     assert (q.tensor_scale is not None) == (name == "nvfp4")

@@ -44,6 +44,8 @@ TEST(QuantizeFpEnv, QuantizingIgnoresTheCallersSetting) {
   for (const std::string& name : preset_names()) {
     for (const Arith arith : {Arith::octavo, Arith::divide, Arith::te}) {
       Scaling scaling = preset(name);
+      // Transformer Engine has no such scales.
+      if (arith == Arith::te && scaling.scale.format == ScaleFormat::bf16) continue;
       scaling.scale.arith = arith;
       for (const Tensor* values : {&ordinary, &tiny}) {
         const Result wanted = result_of(*values, scaling);
