@@ -194,8 +194,8 @@ def attention(
     flags(op, return_bound=return_bound, return_probabilistic_bound=return_probabilistic_bound)
     flags(op, return_amax=return_amax)
     scaling = None
-    if out is not None and isinstance(wanted := _wanted(out, op), Scaling):
-        scaling, out = wanted, "float32"
+    if out is not None and isinstance(asked := _wanted(out, op), Scaling):
+        scaling, out = asked, "float32"
     factor = _factor(softmax_scale, op)
     operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     q_handle, k_handle, v_handle = (side.handle for side in operands)

@@ -84,6 +84,13 @@ bool is_hidden_name(std::string_view name) {
          is_number(name.substr(dash + 1));
 }
 
+// Of a value as it is written: what tells two models apart is at the end, after their paths.
+std::string end_of(const Json& value) {
+  constexpr std::size_t kMost = 100;
+  const std::string all = value.dump(0);
+  return shown(all.size() <= kMost ? all : "..." + all.substr(all.size() - kMost), kMost + 3);
+}
+
 }  // namespace
 
 WalkState::WalkState(std::string op, std::string folder, std::span<const EvalModel* const> models,
@@ -117,8 +124,8 @@ std::int64_t WalkState::restore(std::span<HiddenStates> hidden, Differences& dif
   for (const auto& [what, wanted] : identity_.members()) {
     const Json& stored = state["of"][what];
     check(stored == wanted, ErrorCode::invalid_argument, op_, "'", shown(folder_, 400),
-          "' has the state of another run: ", what, " ", shown(stored.dump(0), 300), " there, ",
-          shown(wanted.dump(0), 300), " here", fix);
+          "' has the state of another run: ", what, " ", end_of(stored), " there, ", end_of(wanted),
+          " here", fix);
   }
   const std::int64_t layer = state["next_layer"].integer_or(-1);
   const auto& files = state["hidden"].elements();
