@@ -189,12 +189,15 @@ typedef struct {
 
 static int format_bits(const Format *f) { return f->is_signed + f->exponent + f->mantissa; }
 
-/* mxint8, int8, or e<E>m<M>[b<bias>][fn|fnuz|fnu] (docs/numerics/formats.md). */
+/* mxint8, int8, int4, or e<E>m<M>[b<bias>][fn|fnuz|fnu] (docs/numerics/formats.md). */
 static Format parse_format(const char *name) {
   Format f = {0, 7, 0, 1, 0, 1, 0, NAN_NONE};
   if (strcmp(name, "mxint8") == 0) return f;
   f.bias = -6;
   if (strcmp(name, "int8") == 0) return f;
+  f.mantissa = 3;
+  f.bias = -2;
+  if (strcmp(name, "int4") == 0) return f;
   int used = 0, bias = 0, has_bias = 0;
   if (sscanf(name, "e%3dm%3d%n", &f.exponent, &f.mantissa, &used) != 2 || f.exponent < 0 ||
       f.exponent > 11 || f.mantissa < 0 || f.mantissa > 15)

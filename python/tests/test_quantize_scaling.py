@@ -122,7 +122,7 @@ def test_dtypes_are_formats(ml_dtypes, torch):
 
 def test_presets_as_a_set():
     scalings = {ov.preset(name) for name in ov.preset_names()}
-    assert len(scalings) == len(ov.preset_names()) == 10
+    assert len(scalings) == len(ov.preset_names()) == 11
     assert all(eval(repr(scaling)) in scalings for scaling in scalings)
     assert ov.preset("fp8-block").tile == (128, 128)
 

@@ -60,6 +60,23 @@ TEST(AttentionAmaxes, AreThoseOfWhatRowsSee) {
     }
 }
 
+// Without batches, or without heads.
+TEST(AttentionAmaxes, OfFewerDimensions) {
+  const Made made = make_inputs({.heads = 2, .kv_heads = 2, .queries = 20, .keys = 30, .depth = 16},
+                                Kind::normal, 3, DType::f32);
+  AttentionAmaxes wanted, got;
+  (void)attention(made.q, made.k, made.v, {.rung = AttentionRung::f32, .amaxes = &wanted});
+  const auto flat = [](const Tensor& tensor) {
+    const Shape& shape = tensor.shape();
+    return value_view(tensor.view().data, DType::f32, {shape[1], shape[2], shape[3]});
+  };
+  (void)attention(flat(made.q), flat(made.k), flat(made.v),
+                  {.rung = AttentionRung::f32, .amaxes = &got});
+  EXPECT_GT(got.s, 0.0F);
+  EXPECT_EQ(got.s, wanted.s);
+  EXPECT_EQ(got.o, wanted.o);
+}
+
 TEST(AttentionAmaxes, NanIsSeen) {
   Made made = make_inputs({.queries = 4, .keys = 8, .depth = 16}, Kind::normal, 3, DType::f32);
   made.k.span<float>()[0] = std::nanf("");

@@ -13,9 +13,10 @@ namespace {
 
 constexpr std::int64_t kRows = 128;  // of queries, whose scores are in memory together
 
+// Rows of a head, of a tensor of any number of leading dimensions.
 View matrix_of(const Tensor& tensor, std::int64_t batch, std::int64_t head, std::int64_t first,
                std::int64_t rows) {
-  View view = tensor.view();
+  const View view = AttentionStack(tensor, "attention", "a copy").elements();
   auto* const at = static_cast<std::byte*>(view.data) + batch * view.strides[0] +
                    head * view.strides[1] + first * view.strides[2];
   return value_view(at, view.dtype, {rows, view.shape[3]});

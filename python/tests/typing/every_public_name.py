@@ -99,8 +99,9 @@ out, lse = ov.attention(x, x, x, return_lse=True)
 out, report = ov.attention(x, x, x, return_report=True)
 out, lse, full = ov.attention(x, x, x, return_lse=True, return_report=True)
 chosen: ov.AttentionReport = full
-out, most = ov.attention(x, x, x, return_amax=True)
-amax: ov.AttentionAmax = most
+out, sizes = ov.attention(x, x, x, return_amax=True)
+largest_of: ov.AttentionAmax = sizes
+of_scores: float = largest_of.s
 choice: ov.AttentionChoice = report.choices[0]
 share: float = report.share(choice.precision)
 cache = ov.KVCache(1, 2, 32, scaling="mxfp8")
