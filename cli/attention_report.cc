@@ -188,7 +188,7 @@ Command add_attention_report(CLI::App& program, Globals& globals) {
   app->add_flag("--causal", a->causal, "A row sees keys up to its own");
   app->add_option(
          "--rung", a->rungs,
-         "One of " + listed(kRungNames) + "; may be repeated (default: all but exact, f32)")
+         "One of " + listed(kRungNames) + "; may be repeated (default: all but exact, f32, f16)")
       ->type_name("RUNG")
       ->take_all();
   app->add_option("--rows", a->rows,
