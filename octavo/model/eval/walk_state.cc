@@ -84,11 +84,12 @@ bool is_hidden_name(std::string_view name) {
          is_number(name.substr(dash + 1));
 }
 
-// Of a value as it is written: what tells two models apart is at the end, after their paths.
-std::string end_of(const Json& value) {
-  constexpr std::size_t kMost = 100;
+// A value as it is written; of models the end, which is after their paths and tells them apart.
+std::string described(std::string_view what, const Json& value) {
+  constexpr std::size_t kEnd = 40, kMost = 100;
   const std::string all = value.dump(0);
-  return shown(all.size() <= kMost ? all : "..." + all.substr(all.size() - kMost), kMost + 3);
+  if (what != "models" || all.size() <= kEnd) return shown(all, kMost);
+  return "..." + shown(all.substr(all.size() - kEnd), kMost);
 }
 
 }  // namespace
@@ -124,8 +125,8 @@ std::int64_t WalkState::restore(std::span<HiddenStates> hidden, Differences& dif
   for (const auto& [what, wanted] : identity_.members()) {
     const Json& stored = state["of"][what];
     check(stored == wanted, ErrorCode::invalid_argument, op_, "'", shown(folder_, 400),
-          "' has the state of another run: ", what, " ", end_of(stored), " there, ", end_of(wanted),
-          " here", fix);
+          "' has the state of another run: ", what, " ", described(what, stored), " there, ",
+          described(what, wanted), " here", fix);
   }
   const std::int64_t layer = state["next_layer"].integer_or(-1);
   const auto& files = state["hidden"].elements();
