@@ -1,4 +1,4 @@
-"""Is the folder of many processes that of one, byte for byte, whoever starts, stops and dies?"""
+"""Is the output of several processes that of one, byte for byte, also after kills and restarts?"""
 
 from __future__ import annotations
 

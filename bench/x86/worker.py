@@ -18,7 +18,7 @@ from bench.common.peaks import probed
 from bench.x86 import cases, sides
 from bench.x86.cases import Case
 
-# Turns, at most: so many that on a shared host the fastest had the core and its matrix unit alone.
+# Upper limits of turns. On a shared host the best of many had the core and its AMX unit alone.
 TURNS, QUICK_TURNS = 1000, 2
 # The instruction of the products of a backend, by the probe's name: of int8, f32, and all others.
 INSTRUCTIONS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from octavo import _octavo
 from octavo._arguments import shown
 from octavo._arrays import NUMPY, Family, describe
-from octavo._attention import (
+from octavo._attention_arguments import (
     _MOST_TOKENS,
     _factor,
     _lengths,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
+from shared_plan import SHARDED, contents  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ["build/release/bin/octavo", "build/release/cli/octavo", ".venv/bin/octavo"]
@@ -86,3 +91,22 @@ class Program:
 @pytest.fixture
 def octavo(tmp_path: Path) -> Program:
     return Program(tmp_path)
+
+
+# A model of three files, its plan, and what one call without a plan makes of it.
+@pytest.fixture
+def model(octavo) -> Path:
+    return tiny_model.llama(octavo.folder / "model", shards=3)
+
+
+@pytest.fixture
+def plan(octavo, model) -> Path:
+    result = octavo.good("plan", "model", "-o", "plan.json", *SHARDED)
+    assert "to read" in result.out and "wrote plan.json" in result.err
+    return octavo.folder / "plan.json"
+
+
+@pytest.fixture
+def whole(octavo, model) -> dict[str, bytes]:
+    octavo.good("quantize", "model", "-o", "whole", *SHARDED)
+    return contents(octavo.folder / "whole")

@@ -33,7 +33,7 @@ class WholeFile {
   void write(std::span<const std::byte> bytes);
   // At any offset, from any number of threads. Unwritten ranges are holes of zeros.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
-  // Everything to disk, still under the temporary name: what is left to commit() takes a moment.
+  // fsync, under the temporary name still: commit() has only the rename left to do.
   void flush();
   void commit();  // once; nothing may be written after it
 

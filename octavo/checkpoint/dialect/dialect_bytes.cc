@@ -47,8 +47,8 @@ void swap_nibbles(std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte = byte >> 4 | byte << 4;
 }
 
-// Two's complement of four bits to the number with 8 added, or back: the bit of the sign turns.
-void turn_signs(std::span<std::byte> bytes) {
+// Two's complement of four bits to the number with 8 added, or back: the sign bit flips.
+void flip_sign_bits(std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte ^= std::byte{0x88};
 }
 
@@ -112,7 +112,7 @@ std::vector<std::byte> pack_codes(const QuantizedTensor& row_block, const CodeRo
                   static_cast<std::size_t>(lie.own_pitch));
   }
   if (tensor.high_nibble_first) swap_nibbles(out);
-  if (tensor.plus_eight) turn_signs(out);
+  if (tensor.plus_eight) flip_sign_bits(out);
   return out;
 }
 
@@ -208,7 +208,7 @@ void read_codes(const CheckpointReader& checkpoint, const StoredTensor& stored,
       std::memcpy(own.data() + row * lie.own_pitch, padded.data() + row * lie.pitch,
                   static_cast<std::size_t>(lie.own_pitch));
   }
-  if (tensor.plus_eight) turn_signs(own);
+  if (tensor.plus_eight) flip_sign_bits(own);
   if (!tensor.high_nibble_first) return;
   swap_nibbles(own);
   // With an odd number of columns, a padding code shares a byte with the row's last code.

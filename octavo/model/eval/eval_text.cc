@@ -59,7 +59,7 @@ std::string whole_content(const std::string& op, const std::string& path) {
   }
   check(content.size() <= most, ErrorCode::invalid_argument, op, "'", shown(path, 400),
         "' has more than ", std::uint64_t{most},
-        is_file ? " bytes; expected a text of at most so many; cut it"
+        is_file ? " bytes; expected a text of at most that size; cut it"
                 : " bytes and is no file; expected a text that ends before that; write it to a "
                   "file first, which may be larger");
   if (!file.eof())

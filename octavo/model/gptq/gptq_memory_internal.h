@@ -22,8 +22,8 @@ struct GptqMemory {
   [[nodiscard]] std::string text_of() const;  // what all() is of, for messages
 };
 
-// Of one weight [rows, width] whose values have so many bytes each and whose codes and scales have
-// `code_nbytes`.
+// Of one weight [rows, width]: values of `value_bytes` each, codes and scales of `code_nbytes`
+// together.
 [[nodiscard]] std::uint64_t product_nbytes(std::int64_t rows, std::int64_t width,
                                            std::int64_t value_bytes, std::uint64_t code_nbytes);
 

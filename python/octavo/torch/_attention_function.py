@@ -9,7 +9,7 @@ import torch
 import octavo
 from octavo import _octavo
 from octavo._arrays.torch_arrays import TORCH
-from octavo._attention import _bias
+from octavo._attention_arguments import _bias
 from octavo._gemm import _operand
 from octavo._octavo import View
 from octavo._quantize import value_kind

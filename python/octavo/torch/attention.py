@@ -9,7 +9,8 @@ import torch
 from octavo import _octavo
 from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
-from octavo._attention import _bias, _probability, _soft_cap, attention
+from octavo._attention import attention
+from octavo._attention_arguments import _bias, _probability, _soft_cap
 from octavo._gemm import _operand
 from octavo._octavo import View
 from octavo.torch._dtype import check_same_dtype, under_autocast

@@ -42,7 +42,7 @@ Exponents scan_exponents(const Matrix& matrix) {
   return all;
 }
 
-// Of what is there; or, oblivious, of what there may be.
+// Of the values; in a data-oblivious job, which may not look at them, of their type.
 Exponents exponents_of(const Matrix& values, bool oblivious) {
   Exponents all;
   switch (values.dtype) {
