@@ -78,6 +78,16 @@ function(octavo_cuda_backend out)
     set(${out} OFF PARENT_SCOPE)
     return()
   endif()
+  # Nine tenths of the time that nvcc takes for a file of kernels are its headers. Where all kernels
+  # are made, the rest is minutes for some files, and files apart use more cores.
+  set(apart "")
+  if(NOT OCTAVO_CUDA_CONFIGS STREQUAL "one")
+    set(apart ${sources})
+    list(FILTER apart INCLUDE REGEX "\\.cu$")
+    list(FILTER sources EXCLUDE REGEX "\\.cu$")
+  endif()
+  octavo_unity(sources backend_cuda ${sources})
+  list(APPEND sources ${apart})
   # --fmad=false: as on the host, a multiply and an add round twice unless the source says fma.
   # No -Wpedantic: it finds fault with the code that nvcc generates.
   octavo_objects(backend_cuda SOURCES ${sources} OPTIONS

@@ -72,47 +72,95 @@ class UnityGroupsTest(unittest.TestCase):
         plain = [f"int f{i}() {{ return {i}; }}\n" for i in range(5)]
         self.assertEqual([len(group) for group in self.joined(*plain, most=2)], [2, 2, 1])
 
-    def test_a_name_of_its_own_keeps_a_file_from_others_that_mention_it(self):
-        for line in (
-            "constexpr int kSide = 3;",  # declared twice
-            "int g() { return kOther; }",  # would mean that of the other file
-            "void g(Piece* piece);",
-            "int half(long x);",
-            "int g() { return octavo::half(3); }",
-            "void g() { refuse(3); }",
-            "const char* g() { return kExamples; }",
+    def test_a_name_of_its_own_is_another_one_beside_a_file_that_mentions_it(self):
+        for line, name in (
+            ("constexpr int kSide = 3;", "kSide"),  # declared twice
+            ("int g() { return kOther; }", "kOther"),  # would mean that of the other file
+            ("void g(Piece* piece);", "Piece"),
+            ("int half(long x);", "half"),
+            ("int g() { return octavo::half(3); }", "half"),
+            ("void g() { refuse(3); }", "refuse"),
+            ("const char* g() { return kExamples; }", "kExamples"),
         ):
             text = f"namespace octavo {{\n{line}\n}}\n"
-            self.assertEqual(self.joined(PRIVATE, text), [["0.cc"], ["1.cc"]], line)
-            self.assertEqual(self.joined(text, PRIVATE), [["0.cc"], ["1.cc"]], line)
+            self.assertEqual(self.joined(PRIVATE, text), [["0.cc", "1.cc"]], line)
+            lines = self.texts[0].splitlines()
+            around = [f"#define {name} {name}_0", '#include "0.cc"', f"#undef {name}"]
+            self.assertEqual(lines[-4:], [*around, '#include "1.cc"'], line)
+            self.assertEqual(self.joined(text, PRIVATE), [["0.cc", "1.cc"]], line)
+
+    def test_a_name_that_may_mean_more_keeps_its_file_from_others_that_mention_it(self):
+        own = "namespace {\nint half(int x) { return x / 2; }\n}  // namespace\n"
+        (self.root / "octavo").mkdir()
+        (self.root / "octavo/a.h").write_text('#include "octavo/b.h"\n')
+        (self.root / "octavo/b.h").write_text("int half(double x);\n")
+        for first in (
+            own + "int f(Row row) { return row.half + half(3); }\n",  # a member
+            own + "int f() { return other::half(3) + half(3); }\n",
+            own + "TEST(Numbers, half) { half(3); }\n",  # people see it
+            '#include "octavo/a.h"\n' + own,  # an overload of a header's
+            own + '#include "beside.h"\n',
+            own + "#if defined(__linux__)\n#include <sched.h>\n#endif\n",
+        ):
+            second = "int g() { return half(3); }\n"
+            self.assertEqual(self.joined(first, second), [["0.cc"], ["1.cc"]], first)
+            self.assertEqual(self.joined(second, first), [["0.cc"], ["1.cc"]], first)
+
+    def test_words_of_an_initializer_are_not_its_own(self):
+        for own in (
+            "constexpr std::int64_t kOwn = std::int64_t{16} << 20, kMore = other(1);",
+            "constexpr std::array<int64_t, 2> kOwn = {other, INFINITY,",
+            "constexpr Row kOwn{other, INFINITY};",
+            "constexpr float kOwn[2] = {INFINITY, other};",
+        ):
+            first = f"namespace {{\n{own}\n}}  // namespace\n"
+            second = "std::int64_t g() { return other(INFINITY, kOwn); }\n"
+            self.assertEqual(self.joined(first, second), [["0.cc", "1.cc"]])
+            defined = [line for line in self.texts[0].splitlines() if line.startswith("#def")]
+            self.assertEqual(defined, ["#define kOwn kOwn_0"])
 
     def test_names_in_comments_and_texts_do_not_count(self):
         text = '// half of kSide\nconst char* g() { return "Piece"; }\n'
         self.assertEqual(self.joined(PRIVATE, text), [["0.cc", "1.cc"]])
 
-    def test_macros_and_using_count(self):
-        for own in (
-            "#define WIDE 3",
-            "using std::vector;",
-            "using Rows = int;",
-            "static int rows;",
-        ):
-            for word in ("WIDE", "vector", "Rows", "rows"):
-                if word not in own:
-                    continue
-                groups = self.joined(f"{own}\n", f"auto g() {{ return {word}{{}}; }}\n")
-                self.assertEqual(groups, [["0.cc"], ["1.cc"]], own)
+    def test_macros_count(self):
+        self.assertEqual(
+            self.joined("#define WIDE 3\n", "int g() { return WIDE; }\n"), [["0.cc"], ["1.cc"]]
+        )
 
-    def test_each_folder_by_itself(self):
-        for folder in ("a", "b"):
-            (self.root / folder).mkdir()
-        paths = [self.root / name for name in ("a/x.cc", "b/y.cc", "a/z.cc")]
-        for number, path in enumerate(paths):
-            path.write_text(f"int f{number}();\n")
+    def test_using_and_static_count(self):
+        for own, name in (("using Rows = int;", "Rows"), ("static int rows;", "rows")):
+            self.joined(f"{own}\n", f"auto g() {{ return {name}{{}}; }}\n")
+            self.assertIn(f"#define {name} {name}_0\n", "".join(self.texts), own)
+        other = "auto g() { return vector{}; }\n"
+        self.assertEqual(self.joined("using std::vector;\n", other), [["0.cc"], ["1.cc"]])
+
+    def of_two_folders(self, *texts: str) -> list[str]:
+        """What is to be compiled of sources whose folders take turns."""
+        paths = [self.root / "ab"[i % 2] / f"{i}.cc" for i in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
         command = [sys.executable, SCRIPT, self.root, self.root / "to", "8", *paths]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        self.assertEqual(Path(listed[0]).read_text(), '#include "a/x.cc"\n#include "a/z.cc"\n')
-        self.assertEqual(listed[1:], [str(paths[1])])
+        return [Path(file).read_text() for file in listed]
+
+    def test_folders_are_joined(self):
+        joined = self.of_two_folders("int f();\n", "int g();\n")
+        self.assertEqual(joined, ['#include "a/0.cc"\n#include "b/1.cc"\n'])
+
+    def test_a_header_of_another_file_may_not_declare_what_one_has_from_elsewhere(self):
+        (self.root / "octavo/page").mkdir(parents=True)
+        (self.root / "octavo/row.h").write_text("namespace octavo {\nstruct Row {};\n}\n")
+        nested = "namespace octavo::page {\n%s\n}\n"
+        (self.root / "octavo/page/row.h").write_text(nested % "struct Row {};")
+        (self.root / "octavo/page/forward.h").write_text(nested % "struct Row;")
+        uses = '#include "octavo/row.h"\n' + nested % "int f(Row row);"
+        declares = '#include "octavo/page/row.h"\nint g();\n'
+        self.assertEqual(self.joined(uses, declares), [["0.cc"], ["1.cc"]])
+        self.assertEqual(self.joined(declares, uses), [["0.cc"], ["1.cc"]])
+        forward = '#include "octavo/page/forward.h"\nint g();\n'
+        self.assertEqual(self.joined(uses, forward), [["0.cc", "1.cc"]])
 
     def test_what_a_header_or_the_compiler_is_told_stays_in_its_file(self):
         plain = "int g();\n"
