@@ -59,7 +59,7 @@ function(octavo_test_part test program)
   set(part "")
   if(NOT CMAKE_CROSSCOMPILING)
     if(program MATCHES "${OCTAVO_TEST_SHARED_PROGRAMS}")
-      set(part GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=0)
+      set(part GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=0)
     endif()
   elseif(program MATCHES "^(agreement|attention|every_attention|gemm)_test$")
     # Each a shard without the cases that take a minute there, of sums in f64.

@@ -330,6 +330,7 @@ FIRST_TIER = {
 # The same code under instruments: what continuous integration runs besides.
 SECOND_TIER = {
     "emulated": emulated_stage,
+    "oblivious": lambda: cpp_stage("release", test_preset="oblivious", target="octavo_oblivious"),
     "dev": dev_stage,
     "tsan": tsan_stage,
     "x86_64": lambda: cpp_stage("x86_64"),

@@ -80,10 +80,10 @@ TEST_F(SourceSampleTest, ManyTensorsShareTheirFilesPlaces) {
   write_tensors(path("model/model.safetensors"), tensors);
   const std::string before = sample();
   int seen = 0;
-  for (const int i : {0, 17, 2999, 3001, 5999})
-    for (const std::uint64_t at : {0, 300, 767, 1535})
+  for (const int i : {17, 3001, 5999})
+    for (const std::uint64_t at : {0, 300, 1535})
       with_byte("model", text("t", i, ".weight"), at, [&] { seen += sample() != before ? 1 : 0; });
-  EXPECT_GE(seen, 15);  // of 20: 2 or 3 places of 1 KiB each in 1.5 KiB
+  EXPECT_GE(seen, 7);  // of 9: 2 or 3 places of 1 KiB each in 1.5 KiB
 }
 
 }  // namespace
