@@ -24,6 +24,8 @@ RAW_TEXT = re.compile(r'R"(\w*)\(.*?\)\1"', re.S)
 TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 ATTRIBUTE = re.compile(r"^\[\[.*?\]\]\s*")
 INCLUDE = re.compile(r'#\s*include\s*([<"][^>"]+[>"])')
+# What compilers add: __global__, __launch_bounds__(kThreads, 2).
+RESERVED = re.compile(r"\b__\w+__(?:\((?:[^()]|\([^()]*\))*\))?\s*")
 OPENS, CLOSES = re.compile(r"namespace\s*\{"), re.compile(r"\}\s*//\s*namespace\s*$")
 TYPE = re.compile(r"(?:struct|class|union|enum class|enum)\s+(?:alignas\([^)]*\)\s*)?(\w+)")
 ALIAS = re.compile(r"using\s+(?:namespace\s+)?(?:.*?)(\w+)\s*(?:=.*|;)$")
@@ -60,6 +62,7 @@ class Source:
 
 def names_declared(line: str) -> set[str]:
     """By a declaration up to its ; or {, as one line."""
+    line = RESERVED.sub("", line)
     if found := TYPE.match(line):
         return {found[1]}
     if line.startswith("using "):
@@ -193,8 +196,9 @@ class Group:
 def names_change(source: Source, headers: set[str], known: Headers) -> bool:
     """May a name of the source mean something else where these headers are included too? One may
     declare it as well, in another namespace that the source sees, or in a nearer one."""
-    known_to_it = known.declared_in(source.headers)
-    return bool(known_to_it & source.words & known.declared_in(headers - source.headers))
+    from_elsewhere = known.declared_in(source.headers) & source.words
+    names = from_elsewhere | (source.own - source.renamed)
+    return bool(names & known.declared_in(headers - source.headers))
 
 
 def fits(source: Source, group: Group, most: int, known: Headers) -> bool:
@@ -225,13 +229,15 @@ def join(sources: list[Source], most: int, known: Headers) -> list[list[Source]]
     return [group.members for group in groups]
 
 
-def text_of(group: list[Source], root: Path) -> str:
+def text_of(group: list[Source], root: Path, known: Headers) -> str:
+    headers = set().union(*(source.headers for source in group))
     lines = [
         f"#include {name}"
         for name in dict.fromkeys(name for source in group for name in source.includes)
     ]
     for number, source in enumerate(group):
         others = set().union(*(other.words for other in group if other is not source))
+        others |= known.declared_in(headers - source.headers)
         names = sorted(source.renamed & others)
         lines += [f"#define {name} {name}_{number}" for name in names]
         lines.append(f'#include "{Path(source.path).relative_to(root).as_posix()}"')
@@ -251,7 +257,7 @@ def main(arguments: list[str]) -> int:
         if len(group) == 1:
             print(group[0].path)
             continue
-        text = text_of(group, root)
+        text = text_of(group, root, known)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         first = Path(group[0].path)
         to = folder / f"{first.stem}_and_{len(group) - 1}_{name}{first.suffix}"

@@ -119,6 +119,14 @@ class UnityGroupsTest(unittest.TestCase):
             defined = [line for line in self.texts[0].splitlines() if line.startswith("#def")]
             self.assertEqual(defined, ["#define kOwn kOwn_0"])
 
+    def test_a_kernel_is_known_by_its_name(self):
+        own = "__global__ void __launch_bounds__(kThreads * size(4), 2) scale(int* x) {}"
+        first = f"namespace {{\n{own}\n}}  // namespace\n"
+        second = "__global__ void __launch_bounds__(8) other(int scale) {}\n"
+        self.assertEqual(self.joined(first, second), [["0.cc", "1.cc"]])
+        defined = [line for line in self.texts[0].splitlines() if line.startswith("#def")]
+        self.assertEqual(defined, ["#define scale scale_0"])
+
     def test_names_in_comments_and_texts_do_not_count(self):
         text = '// half of kSide\nconst char* g() { return "Piece"; }\n'
         self.assertEqual(self.joined(PRIVATE, text), [["0.cc", "1.cc"]])
@@ -159,6 +167,9 @@ class UnityGroupsTest(unittest.TestCase):
         declares = '#include "octavo/page/row.h"\nint g();\n'
         self.assertEqual(self.joined(uses, declares), [["0.cc"], ["1.cc"]])
         self.assertEqual(self.joined(declares, uses), [["0.cc"], ["1.cc"]])
+        own = "namespace {\nstruct Row {};\n}  // namespace\n"
+        self.assertEqual(self.joined(declares, own), [["0.cc", "1.cc"]])
+        self.assertIn("#define Row Row_1\n", self.texts[0])
         forward = '#include "octavo/page/forward.h"\nint g();\n'
         self.assertEqual(self.joined(uses, forward), [["0.cc", "1.cc"]])
 

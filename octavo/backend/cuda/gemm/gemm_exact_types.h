@@ -22,14 +22,14 @@ constexpr Reach reach_of(const Format& format) {
   if (format.twos_complement)  // the lowest has one significant bit, the others lack its place
     return {format.bits() - 1, step + format.bits() - 1, step};
   int top = step;
-  while (power_of_two(top + 1) <= max_value(format)) ++top;
+  while (octavo::power_of_two(top + 1) <= max_value(format)) ++top;
   return {format.mantissa_bits + 1, top, step};
 }
 
 constexpr bool holds(const Format& format, const Reach& numbers) {
   const Reach own = reach_of(format);
-  const double largest =
-      power_of_two(numbers.top + 1) - power_of_two(numbers.top + 1 - numbers.significant);
+  const double largest = octavo::power_of_two(numbers.top + 1) -
+                         octavo::power_of_two(numbers.top + 1 - numbers.significant);
   return numbers.significant <= own.significant && numbers.step >= own.step &&
          largest <= max_value(format);
 }
