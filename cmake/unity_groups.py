@@ -6,8 +6,8 @@ FOLDER receives files named for their text, so that build trees may share it and
 objects; what is to be compiled is printed, a path a line. A name that a source declares for itself
 (in an anonymous namespace, static, by `using`, or as a macro) must mean in a joined source what it
 means alone. So one that another source of the group mentions gets a name of its own there, by a
-macro around its source; where that could change what something else means (`can_be_renamed`), the
-two are not joined. Includes come first, before any of those names. Standard library only.
+macro around its source; where that could change what something else means (`not_to_rename`), the two
+are not joined. Includes come first, before any of those names. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ TYPE = re.compile(r"(?:struct|class|union|enum class|enum)\s+(?:alignas\([^)]*\)
 ALIAS = re.compile(r"using\s+(?:namespace\s+)?(?:.*?)(\w+)\s*(?:=.*|;)$")
 # A variable, or several: no parenthesis before its first = or ;.
 VARIABLE = re.compile(r"[^(=]*[={;\[]")
+# What stands between a name and the next one.
 INITIAL_VALUE = re.compile(r"=[^,]*")
 WITHIN = re.compile(r"\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>")
 FUNCTION = re.compile(r"(\w+)\s*\(")
@@ -40,6 +41,7 @@ TESTS = re.compile(r"(?:TYPED_)?TEST(?:_[FP])?\(|(?:INSTANTIATE|TYPED|REGISTER)_
 # A member, or a name of another namespace; a part of a test's name.
 OF_ANOTHER = re.compile(r"(?:\.|->|::)\s*(\w+)")
 NAMES_OF_TESTS = re.compile(rf"^(?:{TESTS.pattern})[^{{;]*", re.M)
+# What opens a namespace, or only says that there is such a class.
 NO_DEFINITION = re.compile(r"namespace\b|(?:class|struct|enum class)\s+\w+;")
 WORDS_OF_THE_LANGUAGE = frozenset(
     WORD.findall("""
