@@ -13,6 +13,7 @@ from . import (
     h200_attention,
     h200_decode,
     h200_gemm,
+    models,
     readme,
     x86,
 )
@@ -48,6 +49,7 @@ def performance() -> str:
         *cpu_sections("attention-rates", attention.rates),
         *cpu_sections("linear", cpu.layer),
         *cpu_sections("x86", x86.x86),
+        *cpu_sections("eval", models.evaluation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
         "## NVIDIA H200",

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/nn/pointwise_internal.h"
+#include "octavo/tensor/reused_memory_internal.h"
 
 namespace octavo {
 namespace {
@@ -82,6 +83,8 @@ Tensor Decoder::hidden_of(std::span<const std::int32_t> ids, DecoderCache* cache
   const auto count = static_cast<std::int64_t>(ids.size());
   const std::int64_t width = config().hidden;
   Tensor hidden = Tensor::values({count, width}, DType::f32);
+  const ReusedMemory memory(ReusedMemory::kMostFreeBytes);  // one layer's for the next
+  const ReusedMemory::Scope reuse(memory);
   embedding_.forward_into(ids, hidden.view(), run);
   const std::int64_t before = cache == nullptr ? 0 : cache->length();
   try {

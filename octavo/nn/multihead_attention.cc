@@ -92,8 +92,13 @@ void MultiheadAttention::forward_into(const Produced& x, std::int64_t batch, con
       normed(k_norm, heads_of(projected, batch, head_size, heads, kv_heads), k_memory, run.run);
   const View v = heads_first(heads_of(projected, batch, head_size, heads + kv_heads, kv_heads));
   if (rope != nullptr) {
-    rope->forward(q, first, run.run);
-    rope->forward(k, first, run.run);
+    // Q and K as they lie side by side are rotated by the same cosines and sines, found once.
+    if (!q_norm.exists() && !k_norm.exists()) {
+      rope->forward(heads_of(projected, batch, head_size, 0, heads + kv_heads), first, run.run);
+    } else {
+      rope->forward(q, first, run.run);
+      rope->forward(k, first, run.run);
+    }
   }
   const View keys = heads_first(k);
   if (run.observer != nullptr && run.observer->on_cache) run.observer->on_cache(module, keys, v);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "octavo/base/error.h"
+#include "octavo/tensor/reused_memory_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
@@ -14,19 +15,25 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kCacheLine = 64;
 
-std::shared_ptr<void> allocate(std::int64_t bytes) {
-  const std::size_t wanted = bytes > 0 ? static_cast<std::size_t>(bytes) : 1;
+// For std::free.
+void* fresh_memory(std::size_t wanted) {
   const std::size_t alignment = wanted >= kHugePage ? kHugePage : kCacheLine;
   void* memory = nullptr;
   if (wanted > SIZE_MAX - alignment) throw std::bad_alloc();
   const std::size_t rounded = (wanted + alignment - 1) / alignment * alignment;
   if (posix_memalign(&memory, alignment, rounded) != 0) {
-    fail(ErrorCode::unsupported, "tensor", "could not allocate ", bytes,
+    fail(ErrorCode::unsupported, "tensor", "could not allocate ", wanted,
          " bytes; free memory or work in parts");
   }
   // Advice only: a kernel without huge pages refuses it and nothing is lost.
   if (alignment == kHugePage) (void)madvise(memory, rounded, MADV_HUGEPAGE);
-  return {memory, [](void* p) { std::free(p); }};
+  return memory;
+}
+
+std::shared_ptr<void> allocate(std::int64_t bytes) {
+  const std::size_t wanted = bytes > 0 ? static_cast<std::size_t>(bytes) : 1;
+  if (std::shared_ptr<void> reused = ReusedMemory::take(wanted, fresh_memory)) return reused;
+  return {fresh_memory(wanted), [](void* p) { std::free(p); }};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "octavo/model/eval/head_pass_internal.h"
 #include "octavo/model/eval/layer_walk_internal.h"
 #include "octavo/model/eval/walk_state_internal.h"
+#include "octavo/tensor/reused_memory_internal.h"
 
 namespace octavo::eval {
 namespace {
@@ -62,6 +63,12 @@ ModelEvaluation evaluate_models(std::span<const EvalModel* const> models,
   const MemoryPlan plan = plan_memory(
       kOp, models, windows, options.max_memory,
       static_cast<std::uint64_t>(windows.rows()) * (sizeof(TokenSums) * models.size() + 8));
+  // Layers have the same sizes: fresh pages for each would be cleared again and again. Only what
+  // the limit leaves over may wait to be taken.
+  const std::uint64_t left = options.max_memory - std::min(options.max_memory, plan.bytes);
+  const ReusedMemory memory(static_cast<std::int64_t>(
+      std::min<std::uint64_t>(left, static_cast<std::uint64_t>(ReusedMemory::kMostFreeBytes))));
+  const ReusedMemory::Scope reuse(memory);
   const std::string folder = !plan.spills ? ""
                              : options.temporary.empty()
                                  ? std::filesystem::temp_directory_path().string()

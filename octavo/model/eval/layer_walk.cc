@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/model/eval/head_pass_internal.h"
+#include "octavo/tensor/reused_memory_internal.h"
 
 namespace octavo::eval {
 namespace {
@@ -86,9 +87,11 @@ void walk_layers(const LayerWalk& walk) {
     const WalkedModel& model = walk.models[of];
     EvalLayer layer = ahead.valid() ? ahead.get() : model.model->load_layer(index);
     if (walk.reads_ahead && at + 1 < steps.size())
-      ahead = std::async(std::launch::async, [&walk, next = steps[at + 1]] {
-        return walk.models[next.model].model->load_layer(next.layer);
-      });
+      ahead = std::async(std::launch::async,
+                         [&walk, next = steps[at + 1], memory = ReusedMemory::current()] {
+                           const ReusedMemory::Scope reuse(memory);
+                           return walk.models[next.model].model->load_layer(next.layer);
+                         });
     const std::int64_t bytes = model.model->layer_nbytes(index);
     const std::string current = text("layer ", index, " of ", model.model->name());
     for (std::int64_t i = 0; i < groups; ++i) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 
 #include "octavo/model/eval/token_sums_internal.h"
 
@@ -8,6 +9,19 @@ namespace octavo::eval {
 namespace {
 
 constexpr std::size_t kLanes = 8;  // several vectors' worth of sums that do not wait for each other
+
+// All bits set where a > b, both below 2^63. By integers: of a comparison of f64 compilers make a
+// branch or a boolean, and then no vectors of the loop around it.
+inline std::uint64_t mask_above(std::uint64_t a, std::uint64_t b) { return 0 - ((b - a) >> 63); }
+
+inline std::uint64_t magnitude_of(double x) {
+  return std::bit_cast<std::uint64_t>(x) & (~std::uint64_t{0} >> 1);
+}
+
+inline double chosen(std::uint64_t mask, double a, double b) {
+  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(a) & mask) |
+                               (std::bit_cast<std::uint64_t>(b) & ~mask));
+}
 
 // exp(x) of x <= 0; 0 below -700, which is nothing beside a sum of at least one.
 // exp(x) = 2^k exp(r) with |r| <= ln(2) / 2. The series of degree 11 leaves out
@@ -18,8 +32,12 @@ inline double exp_of(double x) {
   // ln(2) in two parts; the first has zeros at its end, so that k times it is exact.
   constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
   constexpr double kRounder = 0x1.8p+52;  // adding it rounds to a whole number, in the low bits
-  const bool is_nothing = x < -700.0;     // not of NaN, which stays
-  x = is_nothing ? -700.0 : x;
+  constexpr auto kMost = std::bit_cast<std::uint64_t>(700.0);
+  constexpr auto kInf = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
+  const std::uint64_t magnitude = magnitude_of(x);
+  // Not of NaN, which stays.
+  const std::uint64_t is_nothing = mask_above(magnitude, kMost) & ~mask_above(magnitude, kInf);
+  x = chosen(is_nothing, -700.0, x);
   const double shifted = x * kLog2E + kRounder, k = shifted - kRounder;
   const double r = (x - k * kLn2High) - k * kLn2Low;
   const double r2 = r * r, r4 = r2 * r2;
@@ -28,9 +46,9 @@ inline double exp_of(double x) {
   const double p2 =
       (1.0 / 40320 + r * (1.0 / 362880)) + r2 * (1.0 / 3628800 + r * (1.0 / 39916800));
   const double p = p0 + r4 * (p1 + r4 * p2);
-  const double power = std::bit_cast<double>(std::bit_cast<std::int64_t>(p) +
-                                             (std::bit_cast<std::int64_t>(shifted) << 52));
-  return is_nothing ? 0.0 : power;
+  const double power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) +
+                                             (std::bit_cast<std::uint64_t>(shifted) << 52));
+  return chosen(is_nothing, 0.0, power);
 }
 
 double total_of(const std::array<double, kLanes>& lanes) {
@@ -74,7 +92,8 @@ double weighted_difference(const Terms& terms, const float* original, const floa
   const auto term = [&](std::size_t at) {
     const double product =
         terms[at] * (static_cast<double>(original[at]) - static_cast<double>(model[at]));
-    return terms[at] == 0.0 ? 0.0 : product;  // also where both are -inf
+    // 0 also where both are -inf. NaN is above zero here.
+    return chosen(mask_above(magnitude_of(terms[at]), 0), product, 0.0);
   };
   for (; i + kLanes <= count; i += kLanes)
     for (std::size_t l = 0; l < kLanes; ++l) lanes[l] += term(i + l);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 
 namespace octavo::cpu {
 namespace {
@@ -31,6 +32,8 @@ void f32_tile(const MicrokernelJob& job) {
         for (int j = 0; j < kCols; j += 16) __builtin_prefetch(job.sums + i * job.pitch + j, 1);
     }
     for (std::int64_t k = 0; k < job.run; ++k, a += kRows, b += kCols) {
+      // A panel of B comes from L2, and so does the next one behind it.
+      prefetch_ahead<kCols * sizeof(float)>(b);
       Floats right[kVectors];
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) right[j] = L::fload(b + j * L::kLanes);
