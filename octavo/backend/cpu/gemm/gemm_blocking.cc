@@ -41,6 +41,14 @@ bool packs_small_m(const GemmMethod& method, const GemmJob& job) {
          method.pack_codes({codes.format, PanelOf::b, nibbles}) != nullptr;
 }
 
+// The same for values.
+bool multiplies_values(const GemmMethod& small_m, const GemmJob& job) {
+  const Matrix& values = job.b.values;
+  return !job.b.is_quantized() && job.a.cols() % kDotStep == 0 && is_contiguous(values) &&
+         !values.panels.exists() && small_m.multiply_values != nullptr &&
+         small_m.multiply_values(values.dtype) != nullptr;
+}
+
 // As far as can be said without scales.
 bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
   const GemmMethod& method = *c.method;
@@ -48,13 +56,18 @@ bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
          job.a.cols() % method.tile.step_of_a() == 0 && !job.b.elements().panels.exists();
 }
 
-GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
+GemmBlocking initial_blocking(const GemmMethod& chosen, const GemmJob& job) {
   GemmBlocking c;
+  const bool packs = packs_small_m(chosen, job);
+  c.multiplies_rows = chosen.small_m != nullptr && job.out.rows > kDotRows &&
+                      job.out.rows <= chosen.small_m->tile.rows &&
+                      (packs || multiplies_values(*chosen.small_m, job));
+  const GemmMethod& method = c.multiplies_rows ? *chosen.small_m : chosen;
   c.method = &method;
   // Matrix instructions pay from a few rows on, with packed weights from one.
   const bool has_matrices =
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
-  const std::int64_t most_rows = has_matrices || packs_small_m(method, job) ? kDotRows : kSmallM;
+  const std::int64_t most_rows = has_matrices || packs || c.multiplies_rows ? kDotRows : kSmallM;
   c.small_m = job.out.rows <= most_rows && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
