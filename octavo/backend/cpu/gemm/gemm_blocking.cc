@@ -232,8 +232,9 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   } else if (c.packs_a) {
     // Sums of a block stay from one block of K to the next.
     const std::int64_t most = c.one_k_block ? rows : std::min(rows, kMaxSumRows);
-    divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kPackedBBytes),
-                  kVectorCosts);
+    // Of a few rows one panel is packed at a time, if any.
+    const std::int64_t fits = c.multiplies_rows ? kSmallMNc : columns_in(c, kPackedBBytes);
+    divide_blocks(c, std::max(1, exec.threads), rows, cols, fits, kVectorCosts);
     c.mc = std::min(c.mc, round_up(blocks(rows, blocks(rows, most)), tile.rows));
   } else {
     // Blocks of equal size, so that threads finish together.
@@ -303,7 +304,9 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   };
   const Microkernel& tile = c.method->tile;
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
-  const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
+  const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m           ? kDotCols
+                                                                     : c.multiplies_rows ? tile.cols
+                                                                                         : c.nc;
   const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.streams_b()) ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);

@@ -81,10 +81,7 @@ template <typename L, int kDotted, int kCols>
         for (int i = 0; i < kDotted; ++i) left[i] = L::fload(a[i] + k + c * L::kLanes);
 #pragma GCC unroll 4
         for (int j = 0; j < kCols; ++j) {
-          const float* const from = b[j] + k + c * L::kLanes;
-          const Floats right = L::fload(from);
-          if (job.ahead != 0 && c == 0)
-            __builtin_prefetch(reinterpret_cast<const std::byte*>(from) + job.ahead);
+          const Floats right = L::fload(b[j] + k + c * L::kLanes);
 #pragma GCC unroll 4
           for (int i = 0; i < kDotted; ++i)
             sum[i * kCols + j] = L::fma(left[i], right, sum[i * kCols + j]);

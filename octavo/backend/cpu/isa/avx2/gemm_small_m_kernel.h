@@ -138,11 +138,12 @@ MultiplyCodes choose_small_m_values(DType dtype) {
 
 // GemmMethod::small_m.
 template <typename L>
-constexpr GemmMethod small_m_method() {
+constexpr GemmMethod small_m_method(decltype(GemmMethod::interleave) interleave) {
   return {.name = "f32 FMA, small M",
           .packed_type = PackedType::f32,
           .tile = {.rows = kSmallMRows, .cols = 2 * L::kLanes, .step = 1, .run = small_m_tile<L>},
           .dot = f32_dot<L>,
+          .interleave = interleave,
           .kc = kMaxKc,
           .pack_codes = choose_pack_codes<L>,
           .multiply_codes = choose_small_m_codes<L>,
