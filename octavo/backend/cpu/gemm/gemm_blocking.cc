@@ -59,16 +59,17 @@ bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
 GemmBlocking initial_blocking(const GemmMethod& chosen, const GemmJob& job) {
   GemmBlocking c;
   const bool packs = packs_small_m(chosen, job);
-  c.multiplies_rows = chosen.small_m != nullptr && job.out.rows > kDotRows &&
-                      job.out.rows <= chosen.small_m->tile.rows &&
-                      (packs || multiplies_values(*chosen.small_m, job));
+  // Values of up to four rows are multiplied where they are, as fast as memory brings them.
+  c.multiplies_rows =
+      chosen.small_m != nullptr && job.out.rows <= chosen.small_m->tile.rows &&
+      (packs || (job.out.rows > kDotRows && multiplies_values(*chosen.small_m, job)));
   const GemmMethod& method = c.multiplies_rows ? *chosen.small_m : chosen;
   c.method = &method;
   // Matrix instructions pay from a few rows on, with packed weights from one.
   const bool has_matrices =
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
-  const std::int64_t most_rows = has_matrices || packs || c.multiplies_rows ? kDotRows : kSmallM;
-  c.small_m = job.out.rows <= most_rows && !reads_panels(method, job.b);
+  const std::int64_t most_rows = has_matrices || packs ? kDotRows : kSmallM;
+  c.small_m = !c.multiplies_rows && job.out.rows <= most_rows && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
   c.packed_rows = job.out.rows;

@@ -17,7 +17,7 @@ namespace {
 constexpr Microkernel kTile{.rows = kAvx2Rows, .cols = kAvx2Cols, .step = 1, .run = avx2_f32_tile};
 // A panel of B of this depth takes half of an L1 of 32 KiB.
 constexpr std::int64_t kKc = 256;
-constexpr GemmMethod kSmallMCodes = small_m_method<Avx2Lanes>(nullptr);
+constexpr GemmMethod kSmallMCodes = small_m_method<Avx2Lanes>();
 constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .packed_type = PackedType::f32,
                            .tile = kTile,

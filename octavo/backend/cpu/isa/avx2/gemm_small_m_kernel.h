@@ -1,9 +1,9 @@
-// Five to sixteen rows of A by codes or values of B, over f32 lanes: a piece of B's panel is
-// decoded once into memory that stays in L1, and multiplied there by all rows. A panel of A is as
-// wide as the most rows, and only those that are there are multiplied: in groups of equal size that
-// leave registers for two vectors of B, where the tile of large products would fill up with rows of
-// zeros. Of the next panel a quarter is asked for while this one is decoded, the rest while it is
-// multiplied, so that memory is never idle.
+// Up to sixteen rows of A by codes of B, or five to sixteen by its values, over f32 lanes: a piece
+// of B's panel is decoded once into memory that stays in L1, and multiplied there by all rows. A
+// panel of A is as wide as the most rows, and only those that are there are multiplied: in groups
+// of equal size that leave registers for two vectors of B, where the tile of large products would
+// fill up with rows of zeros. Of the next panel a quarter is asked for while this one is decoded,
+// the rest while it is multiplied, so that memory is never idle.
 #pragma once
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -30,35 +30,49 @@ struct SmallMJob {
 };
 inline constexpr std::int64_t kStride = 8;
 
+// Of fewer than four rows, sums of alternate elements of K are apart: a multiply-add waits four
+// cycles for the one before it.
 template <typename L, int kRows>
 void multiply_group(const SmallMJob& job) {
   constexpr int kVectors = 2, kCols = kVectors * L::kLanes;
+  constexpr int kApart = kRows == 1 ? 4 : kRows < 4 ? 2 : 1;
   using Floats = typename L::Floats;
-  Floats sum[kRows][kVectors];
+  Floats sum[kApart][kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j)
-      sum[i][j] =
+    for (int j = 0; j < kVectors; ++j) {
+      sum[0][i][j] =
           job.overwrites ? L::fsplat(0.0F) : L::fload(job.sums + i * job.pitch + j * L::kLanes);
+#pragma GCC unroll 4
+      for (int part = 1; part < kApart; ++part) sum[part][i][j] = L::fsplat(0.0F);
+    }
   const float *a = job.a, *b = job.b;
   for (std::int64_t k = 0; k < job.depth; k += kStride) {
     if (job.ahead != nullptr) job.ahead->ask(job.asked);
-    for (const float* const end = b + kStride * kCols; b < end; a += kSmallMRows, b += kCols) {
-      const Floats right[kVectors] = {L::fload(b), L::fload(b + L::kLanes)};
+    for (const float* const end = b + kStride * kCols; b < end;) {
+#pragma GCC unroll 4
+      for (int part = 0; part < kApart; ++part, a += kSmallMRows, b += kCols) {
+        const Floats right[kVectors] = {L::fload(b), L::fload(b + L::kLanes)};
 #pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        const Floats left = L::fsplat(a[i]);
+        for (int i = 0; i < kRows; ++i) {
+          const Floats left = L::fsplat(a[i]);
 #pragma GCC unroll 2
-        for (int j = 0; j < kVectors; ++j) sum[i][j] = L::fma(left, right[j], sum[i][j]);
+          for (int j = 0; j < kVectors; ++j)
+            sum[part][i][j] = L::fma(left, right[j], sum[part][i][j]);
+        }
       }
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j)
-      L::fstore(job.sums + i * job.pitch + j * L::kLanes, sum[i][j]);
+    for (int j = 0; j < kVectors; ++j) {
+#pragma GCC unroll 4
+      for (int part = 1; part < kApart; ++part)
+        sum[0][i][j] = L::fplus(sum[0][i][j], sum[part][i][j]);
+      L::fstore(job.sums + i * job.pitch + j * L::kLanes, sum[0][i][j]);
+    }
 }
 
 // Calls one.operator()<rows>() for 1 to kMost rows.
@@ -136,14 +150,27 @@ MultiplyCodes choose_small_m_values(DType dtype) {
   return dtype == DType::bf16 ? small_m_codes<L, Bf16Values<L>> : nullptr;
 }
 
+// GemmMethod::interleave of panels of A, which are whole vectors wide.
+template <typename L>
+void interleave_rows(const std::byte* const* rows, int count, std::int64_t words,
+                     std::byte* panel) {
+  const std::uint8_t* from[kSmallMRows];
+  for (int i = 0; i < count; ++i) from[i] = reinterpret_cast<const std::uint8_t*>(rows[i]);
+  const PackJob job{.rows = from, .count = count, .n = words, .run = words};
+  RowsAhead none(job, words);
+  for (int first = 0; first < count; first += L::kLanes)
+    pack_some_rows<L>(F32Values<L>(e4m3fn), job, first, 0, words, reinterpret_cast<float*>(panel),
+                      none, 0);
+}
+
 // GemmMethod::small_m.
 template <typename L>
-constexpr GemmMethod small_m_method(decltype(GemmMethod::interleave) interleave) {
+constexpr GemmMethod small_m_method() {
   return {.name = "f32 FMA, small M",
           .packed_type = PackedType::f32,
           .tile = {.rows = kSmallMRows, .cols = 2 * L::kLanes, .step = 1, .run = small_m_tile<L>},
           .dot = f32_dot<L>,
-          .interleave = interleave,
+          .interleave = interleave_rows<L>,
           .kc = kMaxKc,
           .pack_codes = choose_pack_codes<L>,
           .multiply_codes = choose_small_m_codes<L>,

@@ -37,7 +37,7 @@ namespace {
 constexpr std::int64_t kKc = 384;
 constexpr Microkernel kTile{
     .rows = kAvx512Rows, .cols = kAvx512Cols, .step = 1, .run = avx512_f32_tile};
-constexpr GemmMethod kSmallMCodes = small_m_method<Avx512Lanes>(avx512_interleave);
+constexpr GemmMethod kSmallMCodes = small_m_method<Avx512Lanes>();
 }  // namespace
 
 constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
