@@ -4,6 +4,7 @@
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_pack_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_small_m_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemv_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
 #include "octavo/backend/cpu/isa/avx2/soft_cap_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
@@ -25,7 +26,8 @@ constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .small_m = &kSmallMCodes,
                            .kc = kKc,
                            .sums_in_place = true,
-                           .pack_codes = choose_pack_codes<Avx2Lanes>};
+                           .pack_codes = choose_pack_codes<Avx2Lanes>,
+                           .dot_codes = choose_dot_codes<Avx2Lanes>};
 // 6 rows divide the tiles of the backward pass, 48, and tiles of keys. For V 4 rows, which waste no
 // channel where 64 and 128 are no multiple of 6.
 constexpr AttentionMethod kAttention{

@@ -156,7 +156,10 @@ void interleave_rows(const std::byte* const* rows, int count, std::int64_t words
                      std::byte* panel) {
   const std::uint8_t* from[kSmallMRows];
   for (int i = 0; i < count; ++i) from[i] = reinterpret_cast<const std::uint8_t*>(rows[i]);
-  const PackJob job{.rows = from, .count = count, .n = words, .run = words};
+  PackJob job{};
+  job.rows = from;
+  job.count = count;
+  job.n = job.run = words;
   RowsAhead none(job, words);
   for (int first = 0; first < count; first += L::kLanes)
     pack_some_rows<L>(F32Values<L>(e4m3fn), job, first, 0, words, reinterpret_cast<float*>(panel),

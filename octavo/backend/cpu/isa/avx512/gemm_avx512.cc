@@ -2,6 +2,7 @@
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_pack_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_small_m_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemv_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
@@ -48,7 +49,8 @@ constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .interleave = avx512_interleave,
                                       .kc = kKc,
                                       .sums_in_place = true,
-                                      .pack_codes = choose_pack_codes<Avx512Lanes>};
+                                      .pack_codes = choose_pack_codes<Avx512Lanes>,
+                                      .dot_codes = choose_dot_codes<Avx512Lanes>};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;
