@@ -153,8 +153,8 @@ struct GemmMethod {
   const GemmMethod* wide = nullptr;
   Microkernel tile{};
   DotKernel dot = nullptr;
-  // Of five to small_m->tile.rows rows by rows of B as they are: a method that decodes and
-  // multiplies them in one kernel (its multiply_codes, multiply_values). Null: this method itself.
+  // Of up to small_m->tile.rows rows by rows of B as they are: a method that decodes and multiplies
+  // them in one kernel (its multiply_codes, multiply_values). Null: this method itself.
   const GemmMethod* small_m = nullptr;
   // Interleaves rows into a panel: words of `step` elements, [count][words] to [words][count];
   // null: the driver's loop.
