@@ -110,6 +110,7 @@ struct PackJob {
   bool powers;   // scales are powers of two, or NaN (e8m0); codes of others are e4m3
   float factor;  // f16 panels: multiplies all elements, a power of two
   std::byte* panel;
+  const Format* format = nullptr;  // of the codes
 
   [[nodiscard]] bool is_scaled() const { return scales != nullptr || scale_codes != nullptr; }
 };
@@ -152,6 +153,9 @@ struct GemmMethod {
   const GemmMethod* wide = nullptr;
   Microkernel tile{};
   DotKernel dot = nullptr;
+  // Of up to small_m->tile.rows rows by rows of B as they are: a method that decodes and multiplies
+  // them in one kernel (its multiply_codes, multiply_values). Null: this method itself.
+  const GemmMethod* small_m = nullptr;
   // Interleaves rows into a panel: words of `step` elements, [count][words] to [words][count];
   // null: the driver's loop.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
@@ -182,6 +186,8 @@ struct GemmMethod {
   // For up to multiply_rows rows, to which panels of B are of use once; null, or returning null,
   // where there is none. Where sums of runs are scaled, those are multiples of multiply_run.
   MultiplyCodes (*multiply_codes)(const PackedCodes&) = nullptr;
+  // The same for values; those of any type are bytes to it (PackJob::rows).
+  MultiplyCodes (*multiply_values)(DType) = nullptr;
   int multiply_rows = 0;
   std::int64_t multiply_run = 1;
   // The same for rows of B as they are, kLineRows of A and fewer, by elements of B and the scales

@@ -41,6 +41,14 @@ bool packs_small_m(const GemmMethod& method, const GemmJob& job) {
          method.pack_codes({codes.format, PanelOf::b, nibbles}) != nullptr;
 }
 
+// The same for values.
+bool multiplies_values(const GemmMethod& small_m, const GemmJob& job) {
+  const Matrix& values = job.b.values;
+  return !job.b.is_quantized() && job.a.cols() % kDotStep == 0 && is_contiguous(values) &&
+         !values.panels.exists() && small_m.multiply_values != nullptr &&
+         small_m.multiply_values(values.dtype) != nullptr;
+}
+
 // As far as can be said without scales.
 bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
   const GemmMethod& method = *c.method;
@@ -48,14 +56,23 @@ bool may_be_lines(const GemmBlocking& c, const GemmJob& job) {
          job.a.cols() % method.tile.step_of_a() == 0 && !job.b.elements().panels.exists();
 }
 
-GemmBlocking initial_blocking(const GemmMethod& method, const GemmJob& job) {
+GemmBlocking initial_blocking(const GemmMethod& chosen, const GemmJob& job) {
   GemmBlocking c;
+  const bool packs = packs_small_m(chosen, job);
+  const bool is_gemv = job.out.rows == 1 && job.b.is_quantized() && chosen.dot_codes != nullptr &&
+                       chosen.dot_codes(job.b.quantized.codes.format) != nullptr &&
+                       common_run(job) >= 2 * kDotStep;
+  // Values of up to four rows are multiplied where they are, as fast as memory brings them.
+  c.multiplies_rows =
+      chosen.small_m != nullptr && job.out.rows <= chosen.small_m->tile.rows && !is_gemv &&
+      (packs || (job.out.rows > kDotRows && multiplies_values(*chosen.small_m, job)));
+  const GemmMethod& method = c.multiplies_rows ? *chosen.small_m : chosen;
   c.method = &method;
   // Matrix instructions pay from a few rows on, with packed weights from one.
   const bool has_matrices =
       method.tile.a_step != 0 || (method.kc != 0 && method.packed_type == PackedType::bf16);
-  const std::int64_t most_rows = has_matrices || packs_small_m(method, job) ? kDotRows : kSmallM;
-  c.small_m = job.out.rows <= most_rows && !reads_panels(method, job.b);
+  const std::int64_t most_rows = has_matrices || packs ? kDotRows : kSmallM;
+  c.small_m = !c.multiplies_rows && job.out.rows <= most_rows && !reads_panels(method, job.b);
   c.whole_k = !c.small_m && method.tile.a_step != 0;
   c.packs_a = !c.small_m && (c.whole_k || method.kc != 0) && job.a.cols() > 0;
   c.packed_rows = job.out.rows;
@@ -219,8 +236,9 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
   } else if (c.packs_a) {
     // Sums of a block stay from one block of K to the next.
     const std::int64_t most = c.one_k_block ? rows : std::min(rows, kMaxSumRows);
-    divide_blocks(c, std::max(1, exec.threads), rows, cols, columns_in(c, kPackedBBytes),
-                  kVectorCosts);
+    // Of a few rows one panel is packed at a time, if any.
+    const std::int64_t fits = c.multiplies_rows ? kSmallMNc : columns_in(c, kPackedBBytes);
+    divide_blocks(c, std::max(1, exec.threads), rows, cols, fits, kVectorCosts);
     c.mc = std::min(c.mc, round_up(blocks(rows, blocks(rows, most)), tile.rows));
   } else {
     // Blocks of equal size, so that threads finish together.
@@ -290,7 +308,9 @@ GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c) {
   };
   const Microkernel& tile = c.method->tile;
   const std::int64_t packed_size = packed_bytes(c.method->packed_type), runs = blocks(c.kc, c.run);
-  const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m ? kDotCols : c.nc;
+  const std::int64_t a_rows = c.small_m ? c.mc : tile.rows, b_rows = c.small_m           ? kDotCols
+                                                                     : c.multiplies_rows ? tile.cols
+                                                                                         : c.nc;
   const std::int64_t sum_rows = c.whole_k || (c.one_k_block && !c.streams_b()) ? tile.rows : c.mc;
   take(scratch.sums, sum_rows * round_up(c.nc, kDotCols), sizeof(float));
   if (!c.packs_a) take(scratch.a_packed, a_rows * c.kc, packed_size);

@@ -32,6 +32,8 @@ struct GemmBlocking {
   bool packs_a = false;
   std::int64_t packed_rows = 0;  // the rows of A where it is not packed
   bool one_k_block = false;
+  // The method is another one's small_m: rows of B are decoded and multiplied in one kernel.
+  bool multiplies_rows = false;
   // With whole_k: few rows of A by lines of B (GemmMethod::multiply_lines, gemm_lines.cc).
   MultiplyLines lines = nullptr;
   DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed

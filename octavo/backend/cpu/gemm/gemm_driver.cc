@@ -22,7 +22,8 @@ ComputeBlock choose_block(const GemmBlocking& c, const GemmOperandRows& b, std::
   if (c.small_m) return c.scaled && b.in_columns() ? small_m_columns_block : small_m_block;
   if (c.lines != nullptr) return lines_block;
   if (c.whole_k) return whole_k_block;
-  if (b.in_panels() && rows <= c.method->multiply_rows) return register_decode_block;
+  if (c.multiplies_rows || (b.in_panels() && rows <= c.method->multiply_rows))
+    return register_decode_block;
   return c.packs_a ? packed_a_block : packed_block;
 }
 

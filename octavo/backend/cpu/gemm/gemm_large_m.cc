@@ -218,7 +218,8 @@ void packed_a_block(const GemmCall& call, const GemmBlock& block, const GemmScra
   }
 }
 
-// A few rows by packed weights, decoded in registers (GemmMethod::multiply_codes).
+// A few rows by packed weights, or by codes as they are, decoded and multiplied in one kernel
+// (GemmMethod::multiply_codes).
 void register_decode_block(const GemmCall& call, const GemmBlock& block,
                            const GemmScratch& scratch) {
   const GemmBlocking& c = call.blocking;

@@ -26,7 +26,7 @@ template <typename Use>
 bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                                  std::byte* panel, const Use& use) const {
   const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
-  const bool in_runs = method_.packed_type == PackedType::f32;
+  const bool in_runs = method_.packed_type == PackedType::f32 && operand_.is_quantized();
   const bool of_tiles = applied_scales_ == AppliedScales::tiles;
   const bool scaled = in_runs || of_tiles;
   const int word = in_panels_ ? operand_.elements().panels.step : 16;
@@ -43,7 +43,7 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
   alignas(64) float found[kMaxKc / 16 * kMaxPanelRows];
   for (int r = 0; r < count; ++r) {
     if (first_row + r >= rows()) {  // beyond the edge: code 0 of these formats is zero
-      static constexpr std::uint8_t kZeros[kMaxKc] = {};
+      alignas(64) static constexpr std::uint8_t kZeros[kMaxKc * sizeof(float)] = {};
       codes[r] = scale_codes[r] = kZeros;
       for (std::int64_t i = 0; in_runs && i < runs; ++i) found[i * count + r] = 0.0F;
       if (of_tiles && !scale_codes_) std::fill_n(found + r * runs, runs, 0.0F);
@@ -74,7 +74,8 @@ bool GemmOperandRows::with_codes(std::int64_t first_row, int count, std::int64_t
               .scales_there = there,
               .powers = scaled && operand_.quantized.scales.format == e8m0fnu,
               .factor = 1.0F / unit_,
-              .panel = panel});
+              .panel = panel,
+              .format = &decoder_.format});
   return true;
 }
 

@@ -77,6 +77,9 @@ GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
       reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
           0 &&
       elements.col_stride % bytes_of(elements) == 0;
+  if (!operand.is_quantized() && side == PanelOf::b && method.multiply_values != nullptr &&
+      is_contiguous(elements) && !elements.panels.exists())
+    multiply_codes_ = method.multiply_values(elements.dtype);
   if (!operand.is_quantized() || method.pack_codes == nullptr) return;
   const bool bytes =
       in_panels_ ? !elements.packed : bytes_of(elements) == 1 && is_contiguous(elements);

@@ -3,6 +3,8 @@
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_pack_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemm_small_m_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemv_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/lanes_avx2.h"
 #include "octavo/backend/cpu/isa/avx2/soft_cap_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/softmax_kernel.h"
@@ -16,13 +18,16 @@ namespace {
 constexpr Microkernel kTile{.rows = kAvx2Rows, .cols = kAvx2Cols, .step = 1, .run = avx2_f32_tile};
 // A panel of B of this depth takes half of an L1 of 32 KiB.
 constexpr std::int64_t kKc = 256;
+constexpr GemmMethod kSmallMCodes = small_m_method<Avx2Lanes>();
 constexpr GemmMethod kGemm{.name = "f32 FMA",
                            .packed_type = PackedType::f32,
                            .tile = kTile,
                            .dot = f32_dot<Avx2Lanes>,
+                           .small_m = &kSmallMCodes,
                            .kc = kKc,
                            .sums_in_place = true,
-                           .pack_codes = choose_pack_codes<Avx2Lanes>};
+                           .pack_codes = choose_pack_codes<Avx2Lanes>,
+                           .dot_codes = choose_dot_codes<Avx2Lanes>};
 // 6 rows divide the tiles of the backward pass, 48, and tiles of keys. For V 4 rows, which waste no
 // channel where 64 and 128 are no multiple of 6.
 constexpr AttentionMethod kAttention{

@@ -62,21 +62,20 @@ void f32_tile(const MicrokernelJob& job) {
   }
 }
 
-// Rows by four columns along K, sixteen K elements a step.
-template <typename L, int kDotted>
-[[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
+// Rows by some columns along K, sixteen K elements a step. Sums of four rows by four columns fill
+// 16 registers, so that AVX2 takes two columns at a time.
+template <typename L, int kDotted, int kCols>
+[[gnu::always_inline]] inline void dot_columns(const DotJob& job, int first) {
   using Floats = typename L::Floats;
   constexpr int kSteps = static_cast<int>(kDotStep) / L::kLanes;
-  const float *a[kDotted], *b[kDotCols];
+  const float *a[kDotted], *b[kCols];
   for (int i = 0; i < kDotted; ++i) a[i] = reinterpret_cast<const float*>(job.a[i]);
-  for (int j = 0; j < kDotCols; ++j) b[j] = reinterpret_cast<const float*>(job.b[j]);
+  for (int j = 0; j < kCols; ++j) b[j] = reinterpret_cast<const float*>(job.b[first + j]);
   std::int64_t k = 0;
   for (std::int64_t r = 0; r < job.runs; ++r) {
-    Floats sum[kDotted][kDotCols];
-#pragma GCC unroll 4
-    for (int i = 0; i < kDotted; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < kDotCols; ++j) sum[i][j] = L::fsplat(0.0F);
+    Floats sum[kDotted * kCols];
+#pragma GCC unroll 16
+    for (int i = 0; i < kDotted * kCols; ++i) sum[i] = L::fsplat(0.0F);
     for (const std::int64_t end = k + job.run; k < end; k += kDotStep) {
 #pragma GCC unroll 2
       for (int c = 0; c < kSteps; ++c) {
@@ -84,23 +83,38 @@ template <typename L, int kDotted>
 #pragma GCC unroll 4
         for (int i = 0; i < kDotted; ++i) left[i] = L::fload(a[i] + k + c * L::kLanes);
 #pragma GCC unroll 4
-        for (int j = 0; j < kDotCols; ++j) {
+        for (int j = 0; j < kCols; ++j) {
           const Floats right = L::fload(b[j] + k + c * L::kLanes);
 #pragma GCC unroll 4
-          for (int i = 0; i < kDotted; ++i) sum[i][j] = L::fma(left[i], right, sum[i][j]);
+          for (int i = 0; i < kDotted; ++i)
+            sum[i * kCols + j] = L::fma(left[i], right, sum[i * kCols + j]);
         }
       }
+    }
+    float parts[kDotted * kCols];
+    if constexpr (kDotted * kCols == L::kLanes) {
+      L::fsums(sum, parts);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < kDotted * kCols; ++i) parts[i] = L::fsum(sum[i]);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < kDotted; ++i)
 #pragma GCC unroll 4
-      for (int j = 0; j < kDotCols; ++j) {
-        const float part = L::fsum(sum[i][j]);
-        float& to = job.sums[i * job.pitch + j];
-        to += job.b_scale == nullptr ? part
-                                     : part * job.b_scale[r * kDotCols + j] * job.a_scale[i][r];
+      for (int j = 0; j < kCols; ++j) {
+        const float part = parts[i * kCols + j];
+        float& to = job.sums[i * job.pitch + first + j];
+        to += job.b_scale == nullptr
+                  ? part
+                  : part * job.b_scale[r * kDotCols + first + j] * job.a_scale[i][r];
       }
   }
+}
+
+template <typename L, int kDotted>
+[[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
+  constexpr int kCols = L::kLanes == 16 || kDotted <= 2 ? kDotCols : kDotCols / 2;
+  for (int first = 0; first < kDotCols; first += kCols) dot_columns<L, kDotted, kCols>(job, first);
 }
 
 template <typename L>

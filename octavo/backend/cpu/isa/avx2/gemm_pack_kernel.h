@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
-#include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/panel_codes.h"
 
 namespace octavo::cpu {
 namespace {
@@ -24,111 +24,142 @@ template <typename L>
   return L::load_words(staged);
 }
 
-// The lowest code of each word: four bits by a table, eight by arithmetic.
-template <typename L>
-struct NibbleCodes {
-  static constexpr int kBits = 4;
-  typename L::Bits table;
+// Asks for the rows of the next panel, where they follow: a row after the other, because memory is
+// faster at neighbouring lines than at those of one column of rows.
+class RowsAhead {
+ public:
+  RowsAhead(const PackJob& job, std::int64_t row_bytes)
+      : row_bytes_(row_bytes),
+        pitch_(address(job.rows[job.count > 1 ? 1 : 0]) - address(job.rows[0])),
+        row_(address(job.rows[0]) + pitch_ * static_cast<std::uintptr_t>(job.count)) {}
 
-  explicit NibbleCodes(const Format& format) {
-    alignas(64) float values[16];
-    for (std::uint32_t code = 0; code < 16; ++code)
-      values[code] = static_cast<float>(decode(format, code));
-    table = L::nibble_table(values);
+  // As many bytes more, whole lines of them.
+  [[gnu::always_inline]] void ask(std::int64_t bytes) {
+    constexpr std::int64_t kLine = 64;
+    for (wanted_ += bytes; wanted_ >= kLine; wanted_ -= kLine) {
+      __builtin_prefetch(reinterpret_cast<const void*>(row_ + static_cast<std::uintptr_t>(done_)),
+                         0, 2);
+      done_ += kLine;
+      if (done_ < row_bytes_) continue;
+      done_ = 0;
+      row_ += pitch_;
+    }
   }
-  [[gnu::always_inline]] typename L::Bits operator()(typename L::Bits words) const {
-    return L::nibble_value(table, words);
+
+ private:
+  // As numbers: rows beyond the edge are elsewhere.
+  static std::uintptr_t address(const std::uint8_t* row) {
+    return reinterpret_cast<std::uintptr_t>(row);
   }
+  std::int64_t row_bytes_, done_ = 0, wanted_ = 0;
+  std::uintptr_t pitch_, row_;
 };
-template <typename L, Specials kSpecials>
-struct ByteCodes {
-  static constexpr int kBits = 8;
-  DecodeConstants<L> constants;
-  typename L::Bits mask;
 
-  explicit ByteCodes(const Format& format)
-      : constants(format), mask(L::splat(format.code_mask())) {}
-  [[gnu::always_inline]] typename L::Bits operator()(typename L::Bits words) const {
-    return decode_lanes<L, kSpecials>(constants, L::band(words, mask));
-  }
-};
-
-// Some of the panel's rows: as many as a vector has lanes, from `first` on.
-template <typename L, typename Codes>
-[[gnu::always_inline]] inline void pack_some_rows(const Codes& codes, const PackJob& job,
-                                                  int first) {
+// Elements of K from `begin` to `end` of some of the panel's rows: as many as a vector has lanes,
+// from `first` on, or fewer (kWhole). `begin` is a multiple of what a vector of words holds of a
+// row. `asked` bytes of what follows are asked for with each vector of words.
+template <typename L, bool kWhole, typename Codes>
+[[gnu::always_inline]] inline void pack_lanes(const Codes& codes, const PackJob& job, int first,
+                                              std::int64_t begin, std::int64_t end, float* panel,
+                                              RowsAhead& ahead, std::int64_t asked) {
   using Bits = typename L::Bits;
   constexpr int kBits = Codes::kBits, kCodes = 32 / kBits;  // of a code; codes in a word
   constexpr int kLanes = L::kLanes;
-  const int there = std::min(kLanes, job.count - first);
+  const int there = kWhole ? kLanes : job.count - first;
+  const std::int64_t pitch = job.count, run = job.run;
   const std::uint8_t* const* rows = job.rows + first;
-  // Rows of the next panel, where they follow. As numbers: rows beyond the edge are elsewhere.
-  const auto address = [](const std::uint8_t* row) {
-    return reinterpret_cast<std::uintptr_t>(row);
+  const std::int64_t bytes = end * kBits / 8;
+  auto* to = panel + first;
+  float* const last = to + (end - begin - 1) * pitch;
+  const float* scales = job.scales != nullptr ? job.scales + begin / run * pitch + first : nullptr;
+  std::int64_t run_left = run - begin % run;
+  SeenNan<L> seen;
+  // Lanes beyond the panel's rows are overwritten by what follows. That the panel has no more rows
+  // than lanes then, or a multiple of them, is a condition of this kernel.
+  const auto store = [&](Bits value) __attribute__((always_inline)) {
+    if (kWhole || to != last) {
+      L::store_words(value, to);
+    } else {
+      alignas(64) float staged[kLanes];
+      L::store_words(value, staged);
+      std::memcpy(to, staged, static_cast<std::size_t>(there) * sizeof(float));
+    }
   };
-  const std::uintptr_t next = job.count > 1 ? (address(job.rows[1]) - address(job.rows[0])) *
-                                                  static_cast<std::uintptr_t>(job.count)
-                                            : 0;
-  const std::int64_t bytes = job.n * kBits / 8;
-  auto* to = reinterpret_cast<float*>(job.panel) + first;
-  float* const last = to + (job.n - 1) * job.count;
-  const float* scales = job.scales != nullptr ? job.scales + first : nullptr;
-  std::int64_t run_left = job.run;
-  for (std::int64_t byte = 0; byte < bytes; byte += 4 * kLanes) {
+  for (std::int64_t byte = begin * kBits / 8; byte < bytes; byte += 4 * kLanes) {
     Bits words[kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      const std::uint8_t* const row = rows[i < there ? i : 0] + byte;
-      words[i] = load_row<L>(row, bytes - byte);
-      __builtin_prefetch(reinterpret_cast<const void*>(address(row) + next), 0, 2);
+      words[i] = load_row<L>(rows[i < there ? i : 0] + byte, bytes - byte);
     }
+    ahead.ask(asked);
     L::transpose(words);
     const auto count = static_cast<int>(std::min<std::int64_t>(kLanes, (bytes - byte) / 4));
     for (int w = 0; w < count; ++w) {
       const Bits scale = scales != nullptr ? L::load_words(scales) : L::splat(0x3F800000u);
+      if constexpr (Codes::kFindsNan) seen.look(words[w]);
 #pragma GCC unroll 8
-      for (int j = 0; j < kCodes; ++j, to += job.count) {
-        const Bits value = L::fmul(codes(L::shift_right(words[w], kBits * j)), scale);
-        // Lanes beyond the panel's rows are overwritten by what follows. That the panel has no more
-        // rows than lanes then, or a multiple of them, is a condition of this kernel.
-        if (there == kLanes || to != last) {
-          L::store_words(value, to);
-        } else {
-          alignas(64) float staged[kLanes];
-          L::store_words(value, staged);
-          std::memcpy(to, staged, static_cast<std::size_t>(there) * sizeof(float));
-        }
+      for (int j = 0; j < kCodes; ++j, to += pitch) {
+        const Bits value = codes(words[w], j);
+        store(Codes::kScaled ? L::fmul(value, scale) : value);
       }
       run_left -= kCodes;
       if (run_left > 0 || scales == nullptr) continue;
-      run_left = job.run;
-      scales += job.count;
+      run_left = run;
+      scales += pitch;
     }
   }
+  if constexpr (Codes::kFindsNan) {
+    alignas(64) float staged[kLanes] = {};
+    std::memcpy(staged, last, static_cast<std::size_t>(there) * sizeof(float));
+    to = last;
+    store(L::bor(L::load_words(staged), seen.nan()));
+  }
+}
+
+template <typename L, typename Codes>
+void pack_some_rows(const Codes& codes, const PackJob& job, int first, std::int64_t begin,
+                    std::int64_t end, float* panel, RowsAhead& ahead, std::int64_t asked) {
+  if (job.count - first >= L::kLanes)
+    return pack_lanes<L, true>(codes, job, first, begin, end, panel, ahead, asked);
+  pack_lanes<L, false>(codes, job, first, begin, end, panel, ahead, asked);
 }
 
 template <typename L, typename Codes>
 void pack_f32_codes(const Format& format, const PackJob& job) {
   const FpEnvGuard guard;
   const Codes codes(format);
-  for (int first = 0; first < job.count; first += L::kLanes) pack_some_rows<L>(codes, job, first);
+  RowsAhead ahead(job, job.n * Codes::kBits / 8);
+  for (int first = 0; first < job.count; first += L::kLanes)
+    pack_some_rows<L>(codes, job, first, 0, job.n, reinterpret_cast<float*>(job.panel), ahead,
+                      4 * L::kLanes * L::kLanes);
+}
+
+// Calls one.operator()<Codes>() with the decoder of a format; false where there is none.
+template <typename L, typename One>
+bool with_codes_of(const PackedCodes& codes, const One& one) {
+  const Format& format = codes.format;
+  if (codes.in_panels) return false;
+  if (!codes.nibbles && format.is_byte_integer()) {
+    one.template operator()<IntegerCodes<L>>();
+  } else if (!lanes_decode(format) || (codes.nibbles && specials_of(format) != Specials::none)) {
+    return false;
+  } else if (codes.nibbles) {
+    one.template operator()<NibbleCodes<L>>();
+  } else if (!FiniteCodes<L, false>::decodes(format)) {
+    one.template operator()<AnyCodes<L>>();
+  } else if (format.nan == Nan::none) {
+    one.template operator()<FiniteCodes<L, false>>();
+  } else {
+    one.template operator()<FiniteCodes<L, true>>();
+  }
+  return true;
 }
 
 template <typename L>
 PackCodes choose_pack_codes(const PackedCodes& codes) {
-  if (codes.in_panels || !lanes_decode(codes.format)) return nullptr;
-  const Specials specials = specials_of(codes.format);
-  if (codes.nibbles)
-    return specials == Specials::none ? pack_f32_codes<L, NibbleCodes<L>> : nullptr;
-  switch (specials) {
-    case Specials::none:
-      return pack_f32_codes<L, ByteCodes<L, Specials::none>>;
-    case Specials::nan_on_top:
-      return pack_f32_codes<L, ByteCodes<L, Specials::nan_on_top>>;
-    case Specials::any:
-      break;
-  }
-  return pack_f32_codes<L, ByteCodes<L, Specials::any>>;
+  PackCodes chosen = nullptr;
+  with_codes_of<L>(codes, [&]<typename Codes>() { chosen = pack_f32_codes<L, Codes>; });
+  return chosen;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Avx2Lanes {
   static Bits min(Bits a, Bits b) { return _mm256_min_epu32(a, b); }
   static Bits max(Bits a, Bits b) { return _mm256_max_epu32(a, b); }
   static Bits max_halves(Bits a, Bits b) { return _mm256_max_epu16(a, b); }
+  static Bits max_bytes(Bits a, Bits b) { return _mm256_max_epu8(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm256_max_epi32(a, b); }
   // By a vector of counts: by one count for all they would be two operations each.
   static Bits shift_left(Bits a, int n) { return _mm256_sllv_epi32(a, _mm256_set1_epi32(n)); }
@@ -60,6 +61,10 @@ struct Avx2Lanes {
   static Bits merge(Bits mask, Bits a, Bits b) {
     return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
   }
+  // a, which has none, with the sign of `from`.
+  static Bits with_sign(Bits sign_bit, Bits from, Bits a) { return bor(band(from, sign_bit), a); }
+  // The byte at the top as an integer.
+  static Bits sign_extend_top(Bits a) { return _mm256_srai_epi32(a, 24); }
   // table[i] of each lane, and of tables of sixteen that repeat after eight.
   static Bits look_up(const float* table, Bits i) {
     return as_bits(_mm256_i32gather_ps(table, i, 4));
@@ -299,6 +304,15 @@ struct Avx2Lanes {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+  }
+  // The sums of as many vectors as a vector has lanes, while they are transposed.
+  static void fsums(const Floats* v, float* to) {
+    __m256 fours[2];  // of four vectors each, half of a sum in either half
+    for (int i = 0; i < 2; ++i)
+      fours[i] = _mm256_hadd_ps(_mm256_hadd_ps(v[4 * i], v[4 * i + 1]),
+                                _mm256_hadd_ps(v[4 * i + 2], v[4 * i + 3]));
+    _mm256_storeu_ps(to, _mm256_add_ps(_mm256_permute2f128_ps(fours[0], fours[1], 0x20),
+                                       _mm256_permute2f128_ps(fours[0], fours[1], 0x31)));
   }
 };
 

@@ -1,6 +1,8 @@
 // GEMM in f32.
 #include "octavo/backend/cpu/isa/avx2/gemm_f32_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/gemm_pack_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemm_small_m_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/gemv_kernel.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/avx512/lanes_avx512.h"
 #include "octavo/backend/cpu/isa/avx512/transpose16.h"
@@ -36,16 +38,19 @@ namespace {
 constexpr std::int64_t kKc = 384;
 constexpr Microkernel kTile{
     .rows = kAvx512Rows, .cols = kAvx512Cols, .step = 1, .run = avx512_f32_tile};
+constexpr GemmMethod kSmallMCodes = small_m_method<Avx512Lanes>();
 }  // namespace
 
 constinit const GemmMethod kAvx512F32{.name = "f32 FMA",
                                       .packed_type = PackedType::f32,
                                       .tile = kTile,
                                       .dot = f32_dot<Avx512Lanes>,
+                                      .small_m = &kSmallMCodes,
                                       .interleave = avx512_interleave,
                                       .kc = kKc,
                                       .sums_in_place = true,
-                                      .pack_codes = choose_pack_codes<Avx512Lanes>};
+                                      .pack_codes = choose_pack_codes<Avx512Lanes>,
+                                      .dot_codes = choose_dot_codes<Avx512Lanes>};
 
 const GemmMethod* avx512_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kAvx512F32 : nullptr;

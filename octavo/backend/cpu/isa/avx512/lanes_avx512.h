@@ -29,6 +29,7 @@ struct Avx512Lanes {
   static Bits min(Bits a, Bits b) { return _mm512_min_epu32(a, b); }
   static Bits max(Bits a, Bits b) { return _mm512_max_epu32(a, b); }
   static Bits max_halves(Bits a, Bits b) { return _mm512_max_epu16(a, b); }
+  static Bits max_bytes(Bits a, Bits b) { return _mm512_max_epu8(a, b); }
   static Bits max_signed(Bits a, Bits b) { return _mm512_max_epi32(a, b); }
   static Bits shift_left(Bits a, int n) { return _mm512_sllv_epi32(a, _mm512_set1_epi32(n)); }
   static Bits shift_right(Bits a, int n) { return shift_each_right(a, _mm512_set1_epi32(n)); }
@@ -53,6 +54,10 @@ struct Avx512Lanes {
   static Bits merge(Bits mask, Bits a, Bits b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
   }
+  static Bits with_sign(Bits sign_bit, Bits from, Bits a) {
+    return _mm512_ternarylogic_epi32(from, a, sign_bit, 0xE4);
+  }
+  static Bits sign_extend_top(Bits a) { return _mm512_srai_epi32(a, 24); }
   static Bits look_up(const float* table, Bits i) {
     return as_bits(_mm512_i32gather_ps(i, table, 4));
   }
@@ -246,6 +251,24 @@ struct Avx512Lanes {
   static bool all(Mask m) { return m == 0xFFFF; }
   static bool any(Mask m) { return m != 0; }
   static float fsum(Floats a) { return _mm512_reduce_add_ps(a); }
+  static void fsums(const Floats* v, float* to) {
+    Floats twos[8], fours[4], eights[2];  // parts of the sums of so many vectors in 128 bits
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i)
+      twos[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),
+                              _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512d a = _mm512_castps_pd(twos[2 * i]), b = _mm512_castps_pd(twos[2 * i + 1]);
+      fours[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                               _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    const auto halves = [](Floats a, Floats b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    };
+    for (int i = 0; i < 2; ++i) eights[i] = halves(fours[2 * i], fours[2 * i + 1]);
+    _mm512_storeu_ps(to, halves(eights[0], eights[1]));
+  }
 };
 
 }  // namespace
