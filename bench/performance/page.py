@@ -13,6 +13,7 @@ from . import (
     h200_attention,
     h200_decode,
     h200_gemm,
+    quality,
     readme,
     x86,
 )
@@ -50,6 +51,7 @@ def performance() -> str:
         *cpu_sections("x86", x86.x86),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
+        quality.quality(newest("quality")),
         "## NVIDIA H200",
         h200.memory_bound(on_h200("")),
         h200_gemm.products(on_h200("products")),

@@ -46,7 +46,7 @@ def new_model(vocabulary: int) -> transformers.LlamaForCausalLM:
             num_hidden_layers=7,
             num_attention_heads=4,
             num_key_value_heads=2,
-            max_position_embeddings=2048,
+            max_position_embeddings=WINDOW,
             tie_word_embeddings=True,
             bos_token_id=0,
             eos_token_id=0,
