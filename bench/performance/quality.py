@@ -50,6 +50,14 @@ def each(data: dict) -> str:
     )
 
 
+def missing(data: dict) -> list[str]:
+    """Cases, and the models that they are missing for."""
+    models: dict[str, list[str]] = {}
+    for one in data["missing"]:
+        models.setdefault(one["case"], []).append(one["model"])
+    return [f"{name} ({', '.join(dict.fromkeys(of))})" for name, of in models.items()]
+
+
 def quality(result: Result) -> str:
     data = result.data
     models = list(dict.fromkeys(row["model"] for row in data["rows"]))
@@ -67,6 +75,5 @@ def quality(result: Result) -> str:
         each(data),
     ]
     if data["missing"]:
-        names = dict.fromkeys(f"{one['case']} ({one['model']})" for one in data["missing"])
-        parts.append(f"Not measured: {', '.join(names)}.")
+        parts.append(f"Not measured, at least on one text: {', '.join(missing(data))}.")
     return section(*parts, result.measured("python -m bench.quality.run"))

@@ -18,7 +18,10 @@ class CommandFailed(Exception):
 
 def run(*command: object) -> str:
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CommandFailed(str(error)) from error
     if done.returncode != 0:
         raise CommandFailed(f"{' '.join(words)}: {done.stderr.strip()[-2000:]}")
     return done.stdout

@@ -52,7 +52,7 @@ def evaluate(
     before is read from the folder."""
     kept = {case: maker.folder(case) / f"eval-{name}.json" for case in cases}
     new = [case for case in cases if not kept[case].exists()]
-    if new:
+    if new and not arguments.kept:
         report = run(
             *(arguments.octavo, "--json", "eval", *(maker.folder(case) for case in new)),
             *("--against", maker.model, "--text", text),
@@ -72,7 +72,7 @@ def evaluate(
                 **figures_of(original, other),
             }
             kept[case].write_text(json.dumps(row))
-    return [json.loads(path.read_text()) for path in kept.values()]
+    return [json.loads(path.read_text()) for path in kept.values() if path.exists()]
 
 
 def figures_of(original: dict, model: dict) -> dict[str, float]:
@@ -104,11 +104,17 @@ def rows_of(arguments: argparse.Namespace, work: pathlib.Path, missing: list[dic
     for batch in BATCHES:
         chosen = [case for case in batch if not arguments.only or case.name in arguments.only]
         for maker in makers:
-            cases = made_of(maker, chosen, missing)
+            cases = chosen if arguments.kept else made_of(maker, chosen, missing)
             for text_name, text in named(arguments.text).items():
                 found = evaluate(arguments, maker, cases, text_name, text)
                 print(*map(line_of, found), sep="\n", flush=True)
                 rows += found
+                there = {(row["tool"], row["recipe"], row["policy"]) for row in found}
+                missing += [
+                    {"model": maker.work.name, "text": text_name, "case": case.name}
+                    for case in cases
+                    if (case.tool, case.recipe, case.policy) not in there
+                ]
         yield rows
 
 
@@ -124,6 +130,7 @@ def main() -> int:
     parser.add_argument("--octavo", type=pathlib.Path, default=OCTAVO)
     parser.add_argument("--peers", type=pathlib.Path, default=PEERS, help="a Python with the peers")
     parser.add_argument("--work", type=pathlib.Path, help="kept, and gone on with")
+    parser.add_argument("--kept", action="store_true", help="a table of what is in --work already")
     parser.add_argument("--output", type=pathlib.Path, help="written after each batch of cases")
     arguments = parser.parse_args()
     missing: list[dict] = []
