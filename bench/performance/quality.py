@@ -12,21 +12,24 @@ def case(mean: dict) -> str:
 
 
 def means(data: dict) -> str:
+    """Means over fewer runs than others have are comparable with none: only the ratios are."""
+    whole = max(mean["runs"] for mean in data["means"])
     head = ["", "KL", "beside `max`", "worst", "perplexity beside the original's", "of"]
-    return table(
-        head,
-        [
-            [
-                case(mean),
-                f"{mean['kl']:.4f} +- {mean['kl'] * mean['kl_error']:.4f}",
-                f"{mean['kl_beside_max']:.3f}",
-                f"{mean['worst']:.3f}",
-                f"{mean['perplexity_beside_original']:.4f}",
-                f"{mean['runs']}",
-            ]
-            for mean in data["means"]
-        ],
-    )
+
+    def row(mean: dict) -> list[str]:
+        kl = f"{mean['kl']:.4f} +- {mean['kl'] * mean['kl_error']:.4f}"
+        perplexity = f"{mean['perplexity_beside_original']:.4f}"
+        is_whole = mean["runs"] == whole
+        return [
+            case(mean),
+            kl if is_whole else "",
+            f"{mean['kl_beside_max']:.3f}",
+            f"{mean['worst']:.3f}",
+            perplexity if is_whole else "",
+            f"{mean['runs']}",
+        ]
+
+    return table(head, map(row, data["means"]))
 
 
 def each(data: dict) -> str:
@@ -51,11 +54,14 @@ def each(data: dict) -> str:
 
 
 def missing(data: dict) -> list[str]:
-    """Cases, and the models that they are missing for."""
-    models: dict[str, list[str]] = {}
+    """Cases, with the models that they are missing for where it is not all of them."""
+    models: dict[str, dict[str, None]] = {}
     for one in data["missing"]:
-        models.setdefault(one["case"], []).append(one["model"])
-    return [f"{name} ({', '.join(dict.fromkeys(of))})" for name, of in models.items()]
+        models.setdefault(one["case"], {})[one["model"]] = None
+    every = len({row["model"] for row in data["rows"]})
+    return [
+        name if len(of) == every else f"{name} ({', '.join(of)})" for name, of in models.items()
+    ]
 
 
 def quality(result: Result) -> str:
