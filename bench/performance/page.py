@@ -14,6 +14,7 @@ from . import (
     h200_decode,
     h200_gemm,
     models,
+    quality,
     readme,
     x86,
 )
@@ -52,6 +53,7 @@ def performance() -> str:
         *cpu_sections("eval", models.evaluation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
+        quality.quality(newest("quality")),
         "## NVIDIA H200",
         h200.memory_bound(on_h200("")),
         h200_gemm.products(on_h200("products")),

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
 import platform
-import subprocess
 import sys
 import tempfile
-import time
 
-from bench.quality.cases import CASES, Case
+from bench.quality.cases import BATCHES, Case
+from bench.quality.make import CommandFailed, Maker, run
 from bench.quality.table import means_of, text_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = ROOT / "build" / "release" / "bin" / "octavo"
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
-
-
-def run(*command: object) -> str:
-    words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()[-2000:]}")
-    return done.stdout
 
 
 def named(pairs: list[str]) -> dict[str, pathlib.Path]:
@@ -38,100 +30,49 @@ def named(pairs: list[str]) -> dict[str, pathlib.Path]:
     return out
 
 
-class Maker:
-    """Quantizes one model by every case. A folder that is there already is taken as it is, so that
-    a run that was stopped goes on."""
-
-    def __init__(self, arguments: argparse.Namespace, model: pathlib.Path, work: pathlib.Path):
-        self.arguments, self.model, self.work = arguments, model, work
-
-    def statistics(self) -> pathlib.Path:
-        out = self.work / "statistics.safetensors"
-        if not out.exists():
-            run(
-                *(self.arguments.octavo, "calibrate", self.model, "-o", out, "--hessians", "none"),
-                *self.calibration(),
-            )
-        return out
-
-    def calibration(self) -> list[object]:
-        if self.arguments.calibration is None:
-            raise SystemExit("policies wmse and gptq need --calibration, a text")
-        tokens, window = self.arguments.calibration_tokens, self.arguments.window
-        return ["--text", self.arguments.calibration, "--tokens", tokens, "--window", window]
-
-    def make(self, case: Case) -> pathlib.Path:
-        out = self.work / case.name.replace(" ", "-")
-        if not (out / "made.json").exists():
-            start = time.monotonic()
-            (self.by_octavo if case.tool == "octavo" else self.by_peer)(case, out)
-            made = {"seconds": round(time.monotonic() - start, 1)}
-            (out / "made.json").write_text(json.dumps(made))
-        return out
-
-    def by_octavo(self, case: Case, out: pathlib.Path) -> None:
-        command = [self.arguments.octavo, "quantize", self.model, "-o", out, "--target", "octavo"]
-        command += ["--recipe", case.recipe]
-        if case.policy == "gptq":
-            command += ["--scale-policy", "mse", "--method", "gptq", *self.calibration()]
-        else:
-            command += ["--scale-policy", case.policy]
-        if case.needs_statistics:
-            command += ["--statistics", self.statistics()]
-        run(*command)
-
-    def by_peer(self, case: Case, out: pathlib.Path) -> None:
-        script = pathlib.Path(__file__).with_name("peers.py")
-        run(
-            *(self.arguments.peers, script, case.tool, case.recipe, case.policy),
-            *(self.model, out, *self.calibration()),
-        )
+def made_of(maker: Maker, batch: list[Case], missing: list[dict]) -> list[Case]:
+    """Those of a batch that could be made; a peer that is not there stops nothing."""
+    made = []
+    for case in batch:
+        try:
+            maker.make(case)
+        except CommandFailed as failure:
+            print(f"{case.name}: {failure}", file=sys.stderr, flush=True)
+            missing.append({"model": maker.work.name, "case": case.name, "why": str(failure)})
+            continue
+        made.append(case)
+        print(f"{maker.work.name}: {case.name} is made", file=sys.stderr, flush=True)
+    return made
 
 
-def evaluated(
-    arguments: argparse.Namespace,
-    model: pathlib.Path,
-    folders: list[pathlib.Path],
-    text: pathlib.Path,
+def evaluate(
+    arguments: argparse.Namespace, maker: Maker, cases: list[Case], name: str, text: pathlib.Path
 ) -> list[dict]:
-    """The original, then the folders, side by side in one walk of the layers."""
-    report = run(
-        *(arguments.octavo, "--json", "eval", *folders, "--against", model, "--text", text),
-        *("--tokens", arguments.tokens, "--window", arguments.window),
-    )
-    return json.loads(report)["models"]
-
-
-def rows_of(arguments: argparse.Namespace, work: pathlib.Path) -> list[dict]:
-    """One row for a model, a case and a text."""
-    rows = []
-    cases = [case for case in CASES if not arguments.only or case.name in arguments.only]
-    for model_name, model in named(arguments.model).items():
-        folder = work / model_name
-        folder.mkdir(parents=True, exist_ok=True)
-        maker = Maker(arguments, model, folder)
-        made = {}
-        for case in cases:
-            made[case] = maker.make(case)
-            print(f"{model_name}: {case.name} is made", file=sys.stderr, flush=True)
-        for text_name, text in named(arguments.text).items():
-            reports = evaluated(arguments, model, list(made.values()), text)
-            original = next(one["total"] for one in reports if one["is_original"])
-            others = [one for one in reports if not one["is_original"]]
-            for (case, where), other in zip(made.items(), others, strict=True):
-                rows.append(
-                    {
-                        "model": model_name,
-                        "tool": case.tool,
-                        "recipe": case.recipe,
-                        "policy": case.policy,
-                        "text": text_name,
-                        "seconds": json.loads((where / "made.json").read_text())["seconds"],
-                        **figures_of(original, other["total"]),
-                    }
-                )
-                print(line_of(rows[-1]), flush=True)
-    return rows
+    """The original and the folders, side by side in one walk of the layers; what was evaluated
+    before is read from the folder."""
+    kept = {case: maker.folder(case) / f"eval-{name}.json" for case in cases}
+    new = [case for case in cases if not kept[case].exists()]
+    if new and not arguments.kept:
+        report = run(
+            *(arguments.octavo, "--json", "eval", *(maker.folder(case) for case in new)),
+            *("--against", maker.model, "--text", text),
+            *("--tokens", arguments.tokens, "--window", maker.window),
+        )
+        reports = json.loads(report)["models"]
+        original = next(one["total"] for one in reports if one["is_original"])
+        others = [one["total"] for one in reports if not one["is_original"]]
+        for case, other in zip(new, others, strict=True):
+            row = {
+                "model": maker.work.name,
+                "tool": case.tool,
+                "recipe": case.recipe,
+                "policy": case.policy,
+                "text": name,
+                **json.loads((maker.folder(case) / "made.json").read_text()),
+                **figures_of(original, other),
+            }
+            kept[case].write_text(json.dumps(row))
+    return [json.loads(path.read_text()) for path in kept.values() if path.exists()]
 
 
 def figures_of(original: dict, model: dict) -> dict[str, float]:
@@ -147,10 +88,34 @@ def figures_of(original: dict, model: dict) -> dict[str, float]:
 
 def line_of(row: dict) -> str:
     return (
-        f"{row['model']:12} {row['text']:10} {row['tool']:14} {row['recipe']:11} "
-        f"{row['policy']:7} ppl {row['perplexity']:8.3f} +- {row['perplexity_error']:.3f} "
+        f"{row['model']:12} {row['text']:8} {row['tool']:14} {row['recipe']:11} "
+        f"{row['policy']:17} ppl {row['perplexity']:8.3f} +- {row['perplexity_error']:.3f} "
         f"(original {row['original_perplexity']:.3f})  KL {row['kl']:.4f} +- {row['kl_error']:.4f}"
     )
+
+
+def rows_of(arguments: argparse.Namespace, work: pathlib.Path, missing: list[dict]):
+    """One row for a model, a case and a text; after each batch of cases all there are."""
+    rows: list[dict] = []
+    makers = []
+    for name, model in named(arguments.model).items():
+        (work / name).mkdir(parents=True, exist_ok=True)
+        makers.append(Maker(arguments, model, work / name))
+    for batch in BATCHES:
+        chosen = [case for case in batch if not arguments.only or case.name in arguments.only]
+        for maker in makers:
+            cases = chosen if arguments.kept else made_of(maker, chosen, missing)
+            for text_name, text in named(arguments.text).items():
+                found = evaluate(arguments, maker, cases, text_name, text)
+                print(*map(line_of, found), sep="\n", flush=True)
+                rows += found
+                there = {(row["tool"], row["recipe"], row["policy"]) for row in found}
+                missing += [
+                    {"model": maker.work.name, "text": text_name, "case": case.name}
+                    for case in cases
+                    if (case.tool, case.recipe, case.policy) not in there
+                ]
+        yield rows
 
 
 def main() -> int:
@@ -160,21 +125,31 @@ def main() -> int:
     parser.add_argument("--calibration", type=pathlib.Path, help="a text of another family")
     parser.add_argument("--calibration-tokens", type=int, default=16384)
     parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--window", type=int, default=2048)
+    parser.add_argument("--window", type=int, default=2048, help="or a model's own, if shorter")
     parser.add_argument("--only", action="append", metavar="'[TOOL] RECIPE POLICY'")
     parser.add_argument("--octavo", type=pathlib.Path, default=OCTAVO)
     parser.add_argument("--peers", type=pathlib.Path, default=PEERS, help="a Python with the peers")
     parser.add_argument("--work", type=pathlib.Path, help="kept, and gone on with")
-    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--kept", action="store_true", help="a table of what is in --work already")
+    parser.add_argument("--output", type=pathlib.Path, help="written after each batch of cases")
     arguments = parser.parse_args()
+    missing: list[dict] = []
+    machine = os.environ.get("OCTAVO_MACHINE") or platform.machine()
     with tempfile.TemporaryDirectory(prefix="octavo-quality-") as folder:
-        rows = rows_of(arguments, arguments.work or pathlib.Path(folder))
-    means = means_of(rows)
-    print(text_of(means))
-    if arguments.output:
-        machine = os.environ.get("OCTAVO_MACHINE") or platform.machine()
-        result = {"machine": machine, "rows": rows, "means": means}
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+        for rows in rows_of(arguments, arguments.work or pathlib.Path(folder), missing):
+            result = {
+                "question": "quality",
+                "machine": machine,
+                "date": datetime.date.today().isoformat(),
+                "tokens": arguments.tokens,
+                "calibration_tokens": arguments.calibration_tokens,
+                "rows": rows,
+                "means": means_of(rows),
+                "missing": missing,
+            }
+            if arguments.output:
+                arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(text_of(result["means"]))
     return 0
 
 

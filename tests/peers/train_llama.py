@@ -1,6 +1,6 @@
 """Trains a small Llama on texts, and saves it as its authors would: bf16, with its tokenizer.
 
-    python tests/peers/train_llama.py TEXT [TEXT ...] -o FOLDER [--steps 700]
+    python tests/peers/train_llama.py TEXT [TEXT ...] -o FOLDER [--steps 700] [--batch 16]
 
 6.6 million parameters, some ten minutes on two cores. It is for measuring what quantization costs:
 weights of SmolLM2's public file lie on the grid of Q4_1, these on none. The seed fixes order and
@@ -19,7 +19,6 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 WINDOW = 256
-BATCH = 16
 
 
 def tokenizer_of(texts: list[str], vocabulary: int) -> transformers.PreTrainedTokenizerFast:
@@ -46,7 +45,7 @@ def new_model(vocabulary: int) -> transformers.LlamaForCausalLM:
             num_hidden_layers=7,
             num_attention_heads=4,
             num_key_value_heads=2,
-            max_position_embeddings=2048,
+            max_position_embeddings=WINDOW,
             tie_word_embeddings=True,
             bos_token_id=0,
             eos_token_id=0,
@@ -54,7 +53,9 @@ def new_model(vocabulary: int) -> transformers.LlamaForCausalLM:
     )
 
 
-def train(model: transformers.LlamaForCausalLM, ids: torch.Tensor, steps: int) -> None:
+def train(
+    model: transformers.LlamaForCausalLM, ids: torch.Tensor, steps: int, batch: int
+) -> None:
     """AdamW with warm-up and a cosine; windows are drawn anywhere in the text."""
     generator = torch.Generator().manual_seed(2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, betas=(0.9, 0.95), weight_decay=0.1)
@@ -64,7 +65,7 @@ def train(model: transformers.LlamaForCausalLM, ids: torch.Tensor, steps: int) -
         rate = 3e-3 * min(1.0, (step + 1) / 50) * (0.55 + 0.45 * math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        begins = torch.randint(len(ids) - WINDOW, (BATCH,), generator=generator)
+        begins = torch.randint(len(ids) - WINDOW, (batch,), generator=generator)
         rows = torch.stack([ids[begin : begin + WINDOW] for begin in begins.tolist()])
         loss = model(rows, labels=rows).loss
         loss.backward()
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("texts", nargs="+", type=pathlib.Path)
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--batch", type=int, default=16, help="windows a step")
     parser.add_argument("--vocabulary", type=int, default=4096)
     arguments = parser.parse_args()
     torch.manual_seed(1)
@@ -90,7 +92,7 @@ def main() -> None:
     ids = torch.tensor([one for text in texts for one in [*tokenizer(text).input_ids, end]])
     model = new_model(len(tokenizer))
     print(f"{sum(p.numel() for p in model.parameters())} parameters, {len(ids)} tokens")
-    train(model, ids, arguments.steps)
+    train(model, ids, arguments.steps, arguments.batch)
     model.to(torch.bfloat16).save_pretrained(arguments.output)
     tokenizer.save_pretrained(arguments.output)
 

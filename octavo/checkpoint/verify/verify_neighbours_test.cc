@@ -4,6 +4,7 @@
 
 #include "octavo/checkpoint/verify/layer_name_internal.h"
 #include "octavo/checkpoint/verify/verify_weights_testing_internal.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -60,7 +61,7 @@ Model untrained(const Recipe& recipe) {
 }
 
 TEST(VerifyNeighbours, TrainedAndUntrainedModelsHaveNoFindings) {
-  for (const Recipe& recipe : recipes())
+  for (const Recipe& recipe : support::some_of(recipes()))
     for (const Model& model : {trained(recipe), untrained(recipe)})
       EXPECT_EQ(size_findings(model, {.loaders = {Loader::vllm}}), "")
           << name_of(recipe.dialect) << ", " << describe(recipe.scaling);
@@ -79,12 +80,6 @@ void multiply(Model& model, const std::string& module, int octaves) {
   }
 }
 
-// A sanitizer makes this slow: what differs only in numbers is shown once under one.
-std::vector<int> some_of(std::vector<int> numbers) {
-  if (support::under_sanitizer()) numbers.resize(1);
-  return numbers;
-}
-
 const std::array<Recipe, 6> kChanged{{{kDs, preset("fp8-block")},
                                       {kMo, preset("fp8-channel")},
                                       {kMo, preset("fp8")},
@@ -96,7 +91,7 @@ TEST(VerifyNeighbours, OneWeightOffByFour) {
   for (const Recipe& recipe : {kChanged[1], kChanged[3]}) {
     const Model good = trained(recipe);
     for (const int octaves : {2, -2})
-      for (const int layer : some_of({0, 4, kLayers - 1}))
+      for (const int layer : support::some_of(std::vector{0, 4, kLayers - 1}))
         for (const Profile& of : kTrained) {
           Model model = good;
           const std::string module = text("model.layers.", layer, ".", of.module);
@@ -111,7 +106,7 @@ TEST(VerifyNeighbours, OneWeightOffByFour) {
 TEST(VerifyNeighbours, OneLayerOffByFour) {
   for (const Recipe& recipe : kChanged)
     for (const int octaves : {2, -2})
-      for (const int layer : some_of({0, 3, kLayers - 1})) {
+      for (const int layer : support::some_of(std::vector{0, 3, kLayers - 1})) {
         Model model = trained(recipe);
         for (const Profile& of : kTrained)
           multiply(model, text("model.layers.", layer, ".", of.module), octaves);
@@ -124,7 +119,7 @@ TEST(VerifyNeighbours, OneLayerOffByFour) {
 TEST(VerifyNeighbours, AllLayersOffBySixteen) {
   for (const Recipe& recipe : kChanged)
     for (const bool is_trained : {true, false})
-      for (const int octaves : some_of({4, 6, -4, -8})) {
+      for (const int octaves : support::some_of(std::vector{4, 6, -4, -8})) {
         Model model = is_trained ? trained(recipe) : untrained(recipe);
         for (const Piece& piece : pieces()) multiply(model, piece.module, octaves);
         EXPECT_NE(size_findings(model, {.loaders = {Loader::vllm}})

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
-#include "tests/support/sanitizer.h"
 
 namespace octavo::verify_testing {
 
@@ -118,12 +117,6 @@ inline std::vector<Recipe> recipes() {
       out.back().scaling.policy = least ? AmaxPolicy::mse : AmaxPolicy::percentile;
       out.back().scaling.percentile = least ? 100.0 : 90.0;
     }
-  }
-  // What the rules say of each is for plain programs; a sanitizer is after the code that they run.
-  if (support::under_sanitizer()) {
-    std::vector<Recipe> some;
-    for (std::size_t i = 0; i < out.size(); i += 4) some.push_back(out[i]);
-    return some;
   }
   return out;
 }
