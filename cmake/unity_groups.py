@@ -6,8 +6,8 @@ FOLDER receives files named for their text, so that build trees may share it and
 objects; what is to be compiled is printed, a path a line. A name that a source declares for itself
 (in an anonymous namespace, static, by `using`, or as a macro) must mean in a joined source what it
 means alone. So one that another source of the group mentions gets a name of its own there, by a
-macro around its source; where that could change what something else means (`not_to_rename`), the two
-are not joined. Includes come first, before any of those names. Standard library only.
+macro around its source; where that could change what something else means (`not_to_rename`), the
+two are not joined. Includes come first, before any of those names. Standard library only.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ def new_model(vocabulary: int) -> transformers.LlamaForCausalLM:
     )
 
 
-def train(
-    model: transformers.LlamaForCausalLM, ids: torch.Tensor, steps: int, batch: int
-) -> None:
+def train(model: transformers.LlamaForCausalLM, ids: torch.Tensor, steps: int, batch: int) -> None:
     """AdamW with warm-up and a cosine; windows are drawn anywhere in the text."""
     generator = torch.Generator().manual_seed(2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, betas=(0.9, 0.95), weight_decay=0.1)
