@@ -59,9 +59,10 @@ std::string only_weights(const std::string& path, const FolderGuard& guard,
     const auto gguf = std::find_if(folder.files.begin(), folder.files.end(),
                                    [](const std::string& name) { return name.ends_with(kGguf); });
     fail_on_file(ENOENT, path, kOp, "'", shown(path, 200), "' has no .safetensors file",
-                 gguf == folder.files.end() ? "; expected a model"
-                                            : text("; expected them, or '", shown(*gguf, 80),
-                                                   "', which is GGUF, by its own name"));
+                 gguf == folder.files.end()
+                     ? "; expected a model"
+                     : text(", but '", shown(*gguf, 80),
+                            "', which is GGUF; give that file, not its folder"));
   }
   check_no_shard_is_left_out(weights, weights, weights.front());
   return weights.front();

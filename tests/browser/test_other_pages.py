@@ -1,4 +1,4 @@
-"""The pages beside the report: recipes side by side, and attention's rungs."""
+"""The pages beside the report: recipes side by side, a mix, a sweep, and attention's rungs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,25 @@ def attention(tmp_path_factory) -> Path:
     return page
 
 
-@pytest.fixture(params=["recipes", "attention"])
+@pytest.fixture(scope="module")
+def mix(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mix")
+    tiny_model.llama(folder / "model", tiny_model.llama_weights(2))
+    page = folder / "mix.html"
+    run("quantize", folder / "model", "-o", folder / "out", "--budget", "5.0", "--report", page)
+    return page
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep")
+    tiny_model.llama(folder / "model", tiny_model.llama_weights(2))
+    page = folder / "sweep.html"
+    run("quantize", folder / "model", "--sweep", "recipe=mxfp8,mxfp4", "--report", page)
+    return page
+
+
+@pytest.fixture(params=["recipes", "mix", "sweep", "attention"])
 def page(request) -> Path:
     return request.getfixturevalue(request.param)
 
@@ -57,9 +75,45 @@ def test_every_recipe_and_rung_is_named(recipes, attention):
     assert all(name in rungs for name in RUNGS)
 
 
+def test_a_mix_is_called_one(mix):
+    assert "Quantized to a mix of " in Outline(mix).text
+
+
 @pytest.mark.parametrize("width", [420, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_fits_and_can_be_read(browser, page, width, dark):
     shown = open_and_look(browser, page, width, dark)
     assert shown.evaluate(CONTRAST) == []
     assert width < 1280 or shown.evaluate(CUT_TABLES) == []
+
+
+def test_every_table_is_searched_by_itself(browser, mix, sweep):
+    shown = browser.open(mix.as_uri())
+    ids = shown.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    visible = "[...document.querySelectorAll('#{} tbody tr')].filter(r => !r.hidden).length"
+    before = shown.evaluate(visible.format("parts"))
+    search = "{ const s = document.getElementById('tensors-search'); s.value = 'no such tensor'; "
+    shown.evaluate(search + "s.dispatchEvent(new Event('input')) }")
+    assert shown.evaluate(visible.format("tensors")) == 0
+    assert shown.evaluate(visible.format("parts")) == before > 0
+    counts = "[...document.querySelectorAll('.tools span')].map(s => s.textContent)"
+    assert browser.open(sweep.as_uri()).evaluate(counts) == ["2 settings"]
+
+
+# Labels of a chart that cover each other: their text as it is drawn.
+OVERLAPS = """
+(() => {
+  const labels = [...document.querySelectorAll('#mix svg text')]
+      .map(t => [t.textContent, t.getBoundingClientRect()]), found = [];
+  labels.forEach(([a, p], i) => labels.slice(i + 1).forEach(([b, q]) => {
+    if (p.left < q.right && q.left < p.right && p.top + 2 < q.bottom && q.top + 2 < p.bottom)
+      found.push(a + ' on ' + b);
+  }));
+  return found;
+})()
+"""
+
+
+def test_labels_of_a_mix_keep_apart(browser, mix):
+    assert browser.open(mix.as_uri(), width=1280).evaluate(OVERLAPS) == []

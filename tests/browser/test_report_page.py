@@ -114,7 +114,7 @@ def test_sorts_and_searches(browser, page):
     assert rising == sorted(rising) and len(set(rising)) > 2
     shown.evaluate("document.querySelectorAll('#tensors th button')[4].click()")
     assert shown.evaluate(column) == rising[::-1]
-    search = "const s = document.getElementById('search'); s.value = '{}'; "
+    search = "const s = document.getElementById('tensors-search'); s.value = '{}'; "
     search += "s.dispatchEvent(new Event('input')); "
     visible = "[...document.querySelectorAll('#tensors tbody tr')].filter(r => !r.hidden).length"
     assert shown.evaluate("{" + search.format("layers.7. proj") + visible + "}") == 7

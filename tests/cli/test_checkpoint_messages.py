@@ -144,6 +144,12 @@ def test_a_folder_that_is_no_model_comes_before_a_missing_output(octavo):
         octavo(command, "empty").refused(1, "no .safetensors file")
 
 
+def test_a_folder_of_gguf_says_which_file_to_give(octavo):
+    (octavo.folder / "folder").mkdir()
+    (octavo.folder / "folder" / "model.gguf").write_bytes(b"GGUF")
+    octavo("quantize", "folder").refused(1, "'model.gguf', which is GGUF; give that file")
+
+
 def test_non_finite_has_two_spellings(octavo):
     tensors = tiny_model.llama_weights()
     tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = 0x7FC0

@@ -9,10 +9,20 @@ namespace {
 
 using page::escaped;
 
+// The recipe, or those that a mix took.
+std::string recipes_of(const CheckpointReport& report) {
+  if (report.mix == nullptr) return escaped(report.recipe);
+  std::string names;
+  for (std::size_t i = 0; i < report.mix->recipes.size(); ++i)
+    if (i < report.mix->chosen.elements.size() && report.mix->chosen.elements[i] > 0)
+      names += text(names.empty() ? "" : ", ", escaped(report.mix->recipes[i]));
+  return "a mix of " + names;
+}
+
 std::string head_of(const CheckpointReport& report) {
   std::string what = report.verb == "compare" ? "compared with " : "";
   what += report.verb == "compare" ? text("<code>", escaped(report.output), "</code>")
-                                   : escaped(report.recipe);
+                                   : recipes_of(report);
   if (!report.target.empty()) what += text(" for ", escaped(report.target));
   return text("<header><h1>", escaped(report.title), "</h1><p class=\"soft\">",
               report.verb == "compare" ? "" : "Quantized to ", what, "</p></header>\n");

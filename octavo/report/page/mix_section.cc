@@ -28,6 +28,15 @@ std::string tip(const MixPoint& point, const MixResult& mix) {
   return out;
 }
 
+// Where a label's middle and baseline are; and whether two of them would be read as one.
+struct Label {
+  double x, y, half_width;
+
+  [[nodiscard]] bool meets(const Label& other) const {
+    return std::abs(x - other.x) < half_width + other.half_width && std::abs(y - other.y) < 14;
+  }
+};
+
 class Chart {
  public:
   explicit Chart(const MixResult& mix)
@@ -40,10 +49,11 @@ class Chart {
       path += text(path.empty() ? "M" : "L", fixed(x(point), 1), " ", fixed(y(point), 1));
     }
     if (path.find('L') != path.npos) out += text("<path class=\"line0\" d=\"", path, "\"/>");
-    for (const MixPoint& point : mix_.frontier) out += mark(point, "line0", 3, "");
-    for (const MixPoint& point : mix_.uniform)
-      out += mark(point, "line1", 5, escaped(point.recipe));
-    out += mark(mix_.chosen, "line2", 7, "chosen");
+    for (const MixPoint& point : mix_.frontier) out += circle(point, "line0", 3);
+    std::vector<Label> labels;
+    const std::string chosen = mark(mix_.chosen, "line2", 7, "chosen", labels);
+    for (const MixPoint& point : mix_.uniform) out += mark(point, "line1", 5, point.recipe, labels);
+    out += chosen;
     return text(
         "<figure class=\"chart\"><figcaption>SQNR in decibels, by bits per "
         "weight</figcaption><svg viewBox=\"0 0 ",
@@ -76,16 +86,35 @@ class Chart {
   [[nodiscard]] double x(const MixPoint& point) const { return x_of(point.bits_per_weight); }
   [[nodiscard]] double y(const MixPoint& point) const { return y_of(sqnr_of(point)); }
 
+  // Below or above the point, or further off where another label is.
+  [[nodiscard]] Label free_place(const MixPoint& point, const std::string& label,
+                                 const std::vector<Label>& taken) const {
+    constexpr double kLetter = 8;  // px; most are narrower
+    Label place{x(point), 0, kLetter * static_cast<double>(label.size()) / 2};
+    for (const double below : {18.0, -11.0, 33.0, -26.0, 48.0, -41.0}) {
+      place.y = y(point) + below;
+      if (std::none_of(taken.begin(), taken.end(),
+                       [&](const Label& other) { return place.meets(other); }))
+        break;
+    }
+    return place;
+  }
+
   [[nodiscard]] std::string mark(const MixPoint& point, std::string_view color, double radius,
-                                 const std::string& label) const {
+                                 const std::string& label, std::vector<Label>& taken) const {
+    if (!std::isfinite(sqnr_of(point))) return "";
+    const Label& place = taken.emplace_back(free_place(point, label, taken));
+    return circle(point, color, radius) + text("<text x=\"", fixed(place.x, 1), "\" y=\"",
+                                               fixed(place.y, 1), "\" text-anchor=\"middle\">",
+                                               escaped(label), "</text>");
+  }
+
+  [[nodiscard]] std::string circle(const MixPoint& point, std::string_view color,
+                                   double radius) const {
     if (!std::isfinite(sqnr_of(point))) return "";
     return text("<circle class=\"mark ", color, "\" cx=\"", fixed(x(point), 1), "\" cy=\"",
                 fixed(y(point), 1), "\" r=\"", radius, "\"><title>", tip(point, mix_),
-                "</title></circle>",
-                label.empty() ? std::string()
-                              : text("<text x=\"", fixed(x(point), 1), "\" y=\"",
-                                     fixed(y(point) + (label == "chosen" ? -11 : 18), 1),
-                                     "\" text-anchor=\"middle\">", label, "</text>"));
+                "</title></circle>");
   }
 
   [[nodiscard]] std::string axes() const {
@@ -132,7 +161,7 @@ std::string units_table(const MixResult& mix) {
     }
     rows += "</tr>\n";
   }
-  return sortable_table(heads, rows);
+  return sortable_table(heads, rows, "parts");
 }
 
 }  // namespace

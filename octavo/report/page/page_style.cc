@@ -126,9 +126,9 @@ dl{grid-template-columns:1fr}dt{margin-top:6px}}
 std::string script() {
   return R"js(
 (function(){'use strict';
-var table=document.getElementById('tensors');if(!table)return;
+function activate(table){
 var body=table.tBodies[0],rows=[].slice.call(body.rows),heads=[].slice.call(table.tHead.rows[0].cells);
-var tools=document.getElementById('tools'),search=document.getElementById('search'),order=document.getElementById('order'),count=document.getElementById('count');
+var tools=table.parentElement.previousElementSibling,search=tools.querySelector('input'),order=tools.querySelector('select'),count=tools.querySelector('span');
 tools.hidden=false;
 function value(row,at){var cell=row.cells[at],text=cell.getAttribute('data-v');if(text===null)text=cell.textContent;
 var number=text==='inf'?Infinity:text==='-inf'?-Infinity:parseFloat(text);return heads[at].className==='l'||isNaN(number)?text:number}
@@ -145,10 +145,11 @@ order.addEventListener('change',function(){if(order.value!=='')sort(parseInt(ord
 var texts=rows.map(function(row){return row.textContent.toLowerCase()});
 function filter(){var words=search.value.toLowerCase().split(/\s+/).filter(Boolean),shown=0;
 rows.forEach(function(row,i){var hit=words.every(function(word){return texts[i].indexOf(word)>=0});row.hidden=!hit;if(hit)shown++});
-count.textContent=shown===rows.length?rows.length+' tensors':shown+' of '+rows.length+' tensors'}
+count.textContent=(shown===rows.length?'':shown+' of ')+rows.length+' '+table.id}
 search.addEventListener('input',filter);filter();
-document.addEventListener('click',function(event){var rect=event.target;if(!rect.classList||!rect.classList.contains('hit'))return;
-search.value=rect.getAttribute('data-m');filter();document.getElementById('table').scrollIntoView()});
+if(table.id==='tensors')document.addEventListener('click',function(event){var rect=event.target;if(!rect.classList||!rect.classList.contains('hit'))return;
+search.value=rect.getAttribute('data-m');filter();document.getElementById('table').scrollIntoView()})}
+[].forEach.call(document.querySelectorAll('table.sortable'),activate);
 })();
 )js";
 }

@@ -61,14 +61,15 @@ std::string head_cell(std::string_view name, std::string_view title, bool left) 
               "</th>");
 }
 
-std::string sortable_table(std::string_view heads, std::string_view rows) {
-  return text(
-      "<div class=\"tools\" id=\"tools\" "
-      "hidden><input id=\"search\" type=\"search\" placeholder=\"Search names, formats, advice\" "
-      "aria-label=\"Search\"><select id=\"order\" aria-label=\"Order\"><option value=\"\">order of "
-      "names</option></select><span class=\"soft small\" id=\"count\" aria-live=\"polite\"></span>"
-      "</div>\n<div class=\"wrap\"><table id=\"tensors\" class=\"cardrows\"><thead><tr>",
-      heads, "</tr></thead><tbody>\n", rows, "</tbody></table></div>");
+std::string sortable_table(std::string_view heads, std::string_view rows, std::string_view of) {
+  return text("<div class=\"tools\" hidden><input id=\"", of,
+              "-search\" type=\"search\" placeholder=\"Search the ", of,
+              "\" aria-label=\"Search the ", of,
+              "\"><select aria-label=\"Order\"><option value=\"\">order of names</option></select>"
+              "<span class=\"soft small\" aria-live=\"polite\"></span></div>\n"
+              "<div class=\"wrap\"><table id=\"",
+              of, "\" class=\"cardrows sortable\"><thead><tr>", heads, "</tr></thead><tbody>\n",
+              rows, "</tbody></table></div>");
 }
 
 std::string tensor_table(const CheckpointReport& report) {
@@ -96,7 +97,7 @@ std::string tensor_table(const CheckpointReport& report) {
   head("size", "after, scales included; before is under the pointer");
   head("advice", "what would come out better, from this tensor's values", true);
   return text("<section id=\"table\"><h2>Every quantized tensor</h2>\n",
-              sortable_table(heads, rows), "</section>\n");
+              sortable_table(heads, rows, "tensors"), "</section>\n");
 }
 
 std::string plain_table(const CheckpointReport& report) {

@@ -201,7 +201,7 @@ std::string every_tensor(const RecipeComparison& comparison) {
       "<section id=\"table\"><h2>Every tensor with every recipe</h2><p class=\"soft "
       "small\">SQNR in decibels; a dot's colour is how far it is from normal weights in "
       "that format.</p>\n",
-      page::sortable_table(heads, rows), page::legend(), "</section>\n");
+      page::sortable_table(heads, rows, "tensors"), page::legend(), "</section>\n");
 }
 
 }  // namespace

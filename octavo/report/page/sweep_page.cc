@@ -153,7 +153,7 @@ std::string table_of(const SweepResult& sweep) {
   return text(
       "<section id=\"table\"><h2>Every setting</h2><p class=\"soft small\">● no other "
       "setting has fewer bits and less error.</p>\n",
-      page::sortable_table(heads, rows), "</section>\n");
+      page::sortable_table(heads, rows, "settings"), "</section>\n");
 }
 
 }  // namespace
