@@ -34,6 +34,24 @@ TEST(GemmSmallM, EveryNumberOfRows) {
     for (std::int64_t rows = 4; rows <= 18; ++rows) expect_of_sizes(kind, {rows, 35, 160});
 }
 
+// Sums of no products, in memory that has held something else: the gradient of a weight whose batch
+// is empty.
+TEST(GemmSmallM, OfNoDepth) {
+  const OperandKind kinds[] = {valued_as(DType::f32), valued_as(DType::bf16), quantized_as("fp8"),
+                               quantized_as("mxfp4")};
+  for (const OperandKind& kind : kinds)
+    for (const std::int64_t rows : {1, 4, 6, 16, 17}) {
+      const MadeOperand a = made(kind, {}, rows, 0), b = made(kind, {}, 35, 0);
+      for (const BackendInfo& backend : multiplying_backends()) {
+        const Tensor out = Tensor::values({rows, 35}, DType::f32);
+        std::ranges::fill(out.span<float>(), 7.0F);
+        gemm_into(a.operand(), b.operand(), out.view(), {.backend = backend.kernels});
+        for (const float x : out.span<float>())
+          ASSERT_EQ(x, 0.0F) << kind.name << ", " << rows << " rows, " << backend.name;
+      }
+    }
+}
+
 // Pieces of 128 that end early, blocks of 2048, tiles that end in a block; K that is no whole step.
 TEST(GemmSmallM, DepthsAndPanels) {
   for (const OperandKind& kind : every_kind())

@@ -62,9 +62,11 @@ GemmBlocking initial_blocking(const GemmMethod& chosen, const GemmJob& job) {
   const bool is_gemv = job.out.rows == 1 && job.b.is_quantized() && chosen.dot_codes != nullptr &&
                        chosen.dot_codes(job.b.quantized.codes.format) != nullptr &&
                        common_run(job) >= 2 * kDotStep;
-  // Values of up to four rows are multiplied where they are, as fast as memory brings them.
+  // Values of up to four rows are multiplied where they are, as fast as memory brings them. Sums of
+  // no products are zero, which this kernel would not write.
   c.multiplies_rows =
       chosen.small_m != nullptr && job.out.rows <= chosen.small_m->tile.rows && !is_gemv &&
+      job.a.cols() > 0 &&
       (packs || (job.out.rows > kDotRows && multiplies_values(*chosen.small_m, job)));
   const GemmMethod& method = c.multiplies_rows ? *chosen.small_m : chosen;
   c.method = &method;
