@@ -87,7 +87,8 @@ std::string heat_maps(const CheckpointReport& report);
 std::string histograms(const CheckpointReport& report);
 // How recipes were chosen: the frontier as a chart, and a table of what got which.
 std::string mix_section(const MixResult& mix);
-// A table that the script sorts and searches; heads and rows are markup, `of` (its id) says of what.
+// A table that the script sorts and searches; heads and rows are markup, `of` (its id) says of
+// what.
 std::string sortable_table(std::string_view heads, std::string_view rows, std::string_view of);
 std::string head_cell(std::string_view name, std::string_view title, bool left = false);
 std::string breakable(std::string_view name);  // escaped; may be broken after a dot
