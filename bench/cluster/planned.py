@@ -23,7 +23,7 @@ def simulated(program: Path, plan: Path, rate: float) -> list[dict[str, float]]:
     worlds = ",".join(map(str, WORLDS))
     said = run(program, "plan", plan, "--simulate", worlds, "--json")
     print("  processes  files of each  TB of the slowest  slowest/mean  bound", end="")
-    print(f"  minutes at {CORES} cores each  GB/s of storage")
+    print(f"  seconds at {CORES} cores each  GB/s of storage")
     rows = json.loads(said.out)["simulated"]
     for one in rows:
         one["bound"] = bound(one["files"], one["world"])
@@ -32,7 +32,7 @@ def simulated(program: Path, plan: Path, rate: float) -> list[dict[str, float]]:
         files = f"{one['fewest_files']}-{one['most_files']}"
         print(
             f"  {one['world']:9}  {files:>13}  {one['most_bytes'] / 1e12:17.3f}"
-            f"  {one['balance']:12.3f}  {one['bound']:5.2f}  {seconds / 60:24.1f}"
+            f"  {one['balance']:12.3f}  {one['bound']:5.2f}  {seconds:24.1f}"
             f"  {one['gigabytes_per_second']:15.1f}"
         )
     return rows

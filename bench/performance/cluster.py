@@ -44,14 +44,14 @@ def division(result: Result) -> str:
             f"{one['most_bytes'] / 1e12:.3f}",
             f"{one['balance']:.3f}",
             f"{one['bound']:.2f}",
-            f"{one['seconds'] / 60:.1f}",
+            f"{one['seconds']:.0f}",
             f"{one['gigabytes_per_second']:.0f}",
         ]
         for model in result.data["planned"]
         for one in model["simulated"]
     ]
     head = ["model", "processes", "files of each", "TB of the slowest", "slowest / mean", "bound"]
-    return table([*head, "minutes, 16 cores each", "GB/s of storage"], rows)
+    return table([*head, "seconds, 16 cores each", "GB/s of storage"], rows)
 
 
 def same(rows: list[dict]) -> str:
