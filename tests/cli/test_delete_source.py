@@ -248,7 +248,7 @@ def test_again_when_all_is_gone(octavo, model, whole):
     for again in (words, words[:-2] + words[-1:], words):
         kept.mkdir()
         (kept / "model-00001-of-00006.safetensors").write_bytes(b"")
-        assert "was complete" in octavo.good(*again).err
+        assert "is complete" in octavo.good(*again).err
         assert not kept.exists() and contents(octavo.folder / "out") == whole
     octavo("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--resume").refused(
         1, "was made with other options"
