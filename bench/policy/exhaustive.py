@@ -47,7 +47,7 @@ def least_error(rows: torch.Tensor, tensor_scale: float) -> float:
 def matrices(folder: pathlib.Path) -> Iterator[tuple[str, torch.Tensor]]:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118: it is no dict
+            for name in list(file.keys()):
                 if name.endswith("_proj.weight"):
                     weight = file.get_tensor(name)
                     if weight.ndim == 2 and weight.shape[1] % TILE == 0:
