@@ -186,6 +186,7 @@ struct Isa {
   ActivateSpan activate = nullptr;
   bool mx_searches = false;  // does `mx` take MxBlocks::searches?
   bool mx_ranks = false;     // and MxBlocks::ranks?
+  void (*subtract_f64)(const F64Update&) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
@@ -311,6 +312,12 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
             return kIsa.row_error_reads_codes && (format == e4m3fn || format == e5m2);
           },
       .largest_bits = largest_bits,
+      .subtract_f64 =
+          [](const Exec&, const F64Update& update) {
+            if (kIsa.subtract_f64 == nullptr) return false;
+            kIsa.subtract_f64(update);
+            return true;
+          },
       .transpose = transpose_matrix,
       .encode_scaled =
           [](const Exec& exec, const Matrix& values, const Matrix& codes, const Factors& factors,

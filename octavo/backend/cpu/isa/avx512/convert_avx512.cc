@@ -52,7 +52,8 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .widen_bf16 = avx512_widen_bf16,
                      .activate = avx512_activate,
                      .mx_searches = true,
-                     .mx_ranks = true};
+                     .mx_ranks = true,
+                     .subtract_f64 = avx512_subtract_f64};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");
