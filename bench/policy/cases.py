@@ -22,7 +22,7 @@ VALUES = ("float32", "bfloat16")
 CASES = [
     Case("nvfp4", "mse", 6.0),
     Case("nvfp4", "4over6", 3.0),
-    Case("nvfp4", "wmse", 9.0),
+    Case("nvfp4", "wmse", 12.0),
     Case("nvfp4", "modelopt_sweep", None),  # all 126 codes, for its bytes
     Case("mxfp4", "mse", 6.0),
     Case("mxfp4", "wmse", None),
