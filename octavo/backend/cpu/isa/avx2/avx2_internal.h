@@ -22,6 +22,7 @@ extern const ProductSpans kAvx2Products;
 void avx2_rank(const RankedTiles& job, std::uint32_t* found);
 void avx2_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
                       int count, float* sums);
+void avx2_subtract_f64(const F64Update& update);
 std::uint32_t avx2_row_error(const RowErrorJob& job, RowErrorSums& sums);
 std::uint32_t avx2_amax(DType dtype, const void* values, std::int64_t n);
 inline constexpr int kAvx2Rows = 6, kAvx2Cols = 16;
