@@ -114,12 +114,59 @@ void multiply(const Wide* values, const Wide* factors, Wide* out, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * by[i];
 }
 
-inline void divide_f64(const double* values, const double* factors, double* out, std::int64_t n) {
+template <typename Wide>
+void divide(const Wide* values, const Wide* factors, Wide* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const Wide* __restrict from = values;
+  const Wide* __restrict by = factors;
+  Wide* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] / by[i];
+}
+
+// The rest of a quotient that is cut off, value - quotient * factor, is a multiple of 2^-47 of the
+// value's power of two: an f32 for values from 2^-100 on. Without a fused multiply-add it is exact
+// in f64, whose products of two f32 are.
+inline void divide_f32_odd(const float* values, const float* factors, float* out, std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::zero);
+  const float* __restrict from = values;
+  const float* __restrict by = factors;
+  float* __restrict to = out;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float quotient = from[i] / by[i];
+    std::uint32_t inexact = 0;  // not for Inf and NaN, whose rests are NaN
+    if constexpr (kFusedProducts) {
+      const float rest = __builtin_fmaf(-quotient, by[i], from[i]);
+      inexact = static_cast<std::uint32_t>(std::fabs(rest) > 0.0F);
+    } else {
+      const double rest = as_f64(from[i]) - as_f64(quotient) * as_f64(by[i]);
+      inexact = static_cast<std::uint32_t>(std::fabs(rest) > 0.0);
+    }
+    to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(quotient) | inexact);
+  }
+}
+
+// A division takes a vector unit eight times as long as a product. The product with the reciprocal
+// is within two units of the quotient; its rest, exact by a fused multiply-add, brings it within
+// one, and the rest of that to the nearest double (Markstein's theorem: the reciprocal is the
+// nearest one). A rest of zero or NaN (of Inf and NaN) leaves a quotient as it is, with its sign.
+inline void divide_by_one(const double* values, double factor, double* out, std::int64_t n) {
   const FpEnvGuard guard;
   const double* __restrict from = values;
-  const double* __restrict by = factors;
   double* __restrict to = out;
-  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] / by[i];
+  const double reciprocal = 1.0 / factor;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (kFusedProducts) {
+      const double value = from[i], first = value * reciprocal;
+      const double rest = __builtin_fma(-first, factor, value);
+      const double closer = __builtin_fma(rest, reciprocal, first);
+      const double near = std::fabs(rest) > 0.0 ? closer : first;
+      const double last = __builtin_fma(-near, factor, value);
+      const double nearest = __builtin_fma(last, reciprocal, near);
+      to[i] = std::fabs(last) > 0.0 ? nearest : near;
+    } else {
+      to[i] = from[i] / factor;
+    }
+  }
 }
 
 // f64 to f32 to odd. Magnitudes below 2^-126 other than zero become that.
@@ -156,7 +203,10 @@ inline constexpr ProductSpans kProductSpans{.f32_odd = multiply_f32_odd<float>,
                                             .f64_odd = multiply_f64_odd<double>,
                                             .f32 = multiply<float>,
                                             .f64 = multiply<double>,
-                                            .divide = divide_f64,
+                                            .divide = divide<double>,
+                                            .divide_f32 = divide<float>,
+                                            .divide_f32_odd = divide_f32_odd,
+                                            .divide_by_one = divide_by_one,
                                             .narrow_odd = narrow_odd,
                                             .narrow = narrow_nearest};
 
