@@ -16,6 +16,7 @@ from . import (
     models,
     quality,
     readme,
+    scaled,
     x86,
 )
 from .results import newest, on_h200, results, section
@@ -44,6 +45,7 @@ def performance() -> str:
         section(*TOP),
         "## CPU",
         *cpu_sections("convert", cpu.conversions),
+        *cpu_sections("scaled", scaled.scaled),
         *cpu_sections("quantize", cpu.quantizers),
         *cpu_sections("gemm", cpu.products),
         *cpu_sections("attention", attention.attention),
