@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from octavo import _octavo
-from octavo._arguments import shown
+from octavo._arguments import flag, shown
 from octavo._arrays import NUMPY, Family, describe
 from octavo._attention_arguments import (
     _MOST_TOKENS,
@@ -23,7 +23,7 @@ from octavo._attention_arguments import (
 )
 from octavo._gemm import _operand
 from octavo._octavo import Scaling
-from octavo._operation import MOST_THREADS, flag, integer
+from octavo._operation import MOST_THREADS, integer
 from octavo._quantize import as_scaling, value_kind
 from octavo._quantized import QuantizedTensor
 
