@@ -1,7 +1,8 @@
-"""Writes docs/performance.md and the table of speeds of README.md from the newest of bench/results.
+"""Writes docs/performance.md, the table of speeds of README.md and the curves of the guide from the
+newest of bench/results.
 
-python -m bench.performance            write both
-python -m bench.performance --check    write nothing; fail where either differs
+python -m bench.performance            write all
+python -m bench.performance --check    write nothing; fail where one differs
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import argparse
 import sys
 
 from .page import filled, performance
-from .results import ROOT
+from .results import ROOT, newest, results
+from .switch import drawing
 
 
 def main() -> int:
@@ -21,6 +23,8 @@ def main() -> int:
     check = parser.parse_args().check
     readme, page = ROOT / "README.md", ROOT / "docs" / "performance.md"
     pages = {readme: filled(readme.read_text()), page: performance()}
+    if results("switch"):
+        pages[ROOT / "docs" / "guide" / "recipe-switch.svg"] = drawing(newest("switch"))
     different = [
         path for path, text in pages.items() if not path.exists() or path.read_text() != text
     ]

@@ -17,6 +17,7 @@ from . import (
     quality,
     readme,
     scaled,
+    switch,
     x86,
 )
 from .results import newest, on_h200, results, section
@@ -51,6 +52,7 @@ def performance() -> str:
         *cpu_sections("attention", attention.attention),
         *cpu_sections("attention-rates", attention.rates),
         *cpu_sections("linear", cpu.layer),
+        *cpu_sections("switch", switch.switch),
         *cpu_sections("x86", x86.x86),
         *cpu_sections("eval", models.evaluation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
