@@ -161,6 +161,8 @@ inline constexpr int kQuotientRange = 300;
 using ActivateSpan = void (*)(ProducerKind, const double* x, const double* gate, float* out,
                               std::int64_t n);
 
+struct NormSpans;  // attention/norm_lanes.h
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
@@ -184,6 +186,8 @@ struct Isa {
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
   const ProductSpans* products = nullptr;  // never null
+  // Null: those that the drivers are compiled with.
+  const NormSpans* norms = nullptr;
   // bf16 to f32. Null: a portable loop, here and below.
   void (*widen_bf16)(const void* values, float* out, std::int64_t n) = nullptr;
   ActivateSpan activate = nullptr;
