@@ -2,13 +2,13 @@
 // (half-precision vectors, AVX-512, AMX): compute different data at the same addresses,
 // single-stepped, and the instructions and the addresses they access must be the same.
 //
-//   oblivious_trace casts|quantizing|products|operations|attention
+//   oblivious_trace casts|quantizing|products|operations|attention [TEXT of cases]
 //
-// A child computes and a parent steps it (ptrace). SIGUSR1 and SIGUSR2 from the child mark the
-// start and the end of what is compared. Of an address the registers it is made of are compared,
-// on x86 mask registers, too; an index that is a vector is refused. Stepping is slow, so this
-// checks the backend that this machine chooses and not every policy; prints a verdict for each
-// case; exit 1 when something differs, 77 where there is no ptrace.
+// A child for each input computes and a parent steps it (ptrace). SIGUSR1 and SIGUSR2 from the
+// child mark the start and the end of what is compared. Of an address the registers it is made of
+// are compared, on x86 mask registers, too; an index that is a vector is refused. Stepping is slow,
+// so this checks the backend that this machine chooses and not every policy; prints a verdict for
+// each case; exit 1 when something differs, 77 where there is no ptrace.
 #include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -55,20 +55,26 @@ void fill(std::vector<std::uint8_t>& bytes, int input) {
   }
 }
 
-[[noreturn]] void run_child(const std::vector<TraceCase>& cases, TraceBuffers& buffers) {
+[[noreturn]] void run_child(const TraceCase& one, TraceBuffers& buffers, int input) {
+  fill(buffers.input, input);
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kSkipped);
   raise(SIGSTOP);
-  for (const TraceCase& one : cases) {
-    // Untraced, for what happens only the first times, as the heap's first blocks of a size.
-    for (int i = 0; i < 3; ++i) one.run();
-    for (int input = 0; input < kInputs; ++input) {
-      fill(buffers.input, input);
-      raise(SIGUSR1);
-      one.run();
-      raise(SIGUSR2);
-    }
-  }
+  raise(SIGUSR1);
+  one.run();
+  raise(SIGUSR2);
   _exit(0);
+}
+
+// A child for each input, of the same memory: what they allocate is at the same addresses.
+std::array<pid_t, kInputs> children(const TraceCase& one, TraceBuffers& buffers) {
+  for (int i = 0; i < 3; ++i) one.run();  // what happens the first times only
+  std::array<pid_t, kInputs> all{};
+  for (int input = 0; input < kInputs; ++input) {
+    const pid_t child = fork();
+    if (child == 0) run_child(one, buffers, input);
+    all[static_cast<std::size_t>(input)] = child;
+  }
+  return all;
 }
 
 // ---- What the parent sees.
@@ -81,9 +87,16 @@ struct Trace {
   std::uint64_t vector_index_at = 0;
 };
 
+// Of instructions by their address: on x86 what they access, on ARM the instruction itself.
+#if defined(__aarch64__)
+using Operands = std::unordered_map<std::uint64_t, std::uint32_t>;
+#else
+using Operands = std::unordered_map<std::uint64_t, X86Operand>;
+#endif
+
 class Stepper {
  public:
-  explicit Stepper(pid_t child) : child_(child) {}
+  Stepper(pid_t child, Operands& operands) : child_(child), operands_(operands) {}
 
   // The signal at which the child stops next; 0 when it has ended instead.
   int wait_for_stop() {
@@ -128,14 +141,13 @@ class Stepper {
       trace.words.push_back(registers.regs[index]);
   }
   std::uint32_t instruction(std::uint64_t pc) {
-    const auto [found, is_new] = instructions_.try_emplace(pc, 0);
+    const auto [found, is_new] = operands_.try_emplace(pc, 0);
     if (is_new) {
       found->second = static_cast<std::uint32_t>(
           ptrace(PTRACE_PEEKTEXT, child_, reinterpret_cast<void*>(pc), nullptr));
     }
     return found->second;
   }
-  std::unordered_map<std::uint64_t, std::uint32_t> instructions_;
 #else
   void append_state(Trace& trace) {
     user_regs_struct now{};
@@ -176,10 +188,10 @@ class Stepper {
     std::memcpy(&mask, area.data() + kOffset + 8 * static_cast<std::size_t>(number), sizeof mask);
     return mask;
   }
-  std::unordered_map<std::uint64_t, X86Operand> operands_;
 #endif
 
   pid_t child_;
+  Operands& operands_;
 };
 
 // Where this program is in memory, so that an address can be found in its disassembly.
@@ -203,12 +215,27 @@ struct Verdict {
   std::string where{};
 };
 
-Verdict judge(Stepper& stepper, std::size_t& words, bool& is_traced) {
+enum class Outcome : std::uint8_t { traced, skipped, failed };
+
+Outcome record(pid_t child, Trace& trace, Operands& operands) {
+  if (child < 0) return Outcome::failed;
+  Stepper stepper(child, operands);
+  const bool is_there = stepper.wait_for_stop() == SIGSTOP;
+  const bool is_good = is_there && stepper.record(trace);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return is_good ? Outcome::traced : is_there ? Outcome::failed : Outcome::skipped;
+}
+
+Outcome judge(const std::array<pid_t, kInputs>& all, Operands& operands, Verdict& verdict,
+              std::size_t& words) {
   Trace first, other;
-  Verdict verdict;
-  for (int input = 0; input < kInputs && is_traced; ++input) {
+  Outcome outcome = Outcome::traced;
+  for (std::size_t input = 0; input < kInputs; ++input) {
     Trace& trace = input == 0 ? first : other;
-    is_traced = stepper.record(trace);
+    const Outcome found = record(all[input], trace, operands);  // also ends the child
+    if (outcome == Outcome::traced) outcome = found;
+    if (outcome != Outcome::traced) continue;
     words += trace.words.size();
     if (input == 0 && !trace.has_vector_index) continue;
     const auto at = std::ranges::mismatch(first.words, trace.words);
@@ -224,18 +251,18 @@ Verdict judge(Stepper& stepper, std::size_t& words, bool& is_traced) {
                     in_image(instruction_before(first, at.in1 - first.words.begin())));
     if (verdict.where.empty()) verdict.where = line;
   }
-  return verdict;
+  return outcome;
 }
 
-int compare(const char* backend, const std::vector<TraceCase>& cases, pid_t child) {
-  Stepper stepper(child);
-  if (stepper.wait_for_stop() != SIGSTOP) return kSkipped;
+int run(const char* backend, const std::vector<TraceCase>& cases, TraceBuffers& buffers) {
+  Operands operands;
   int wrong = 0;
   for (const TraceCase& one : cases) {
+    Verdict verdict;
     std::size_t words = 0;
-    bool is_traced = true;
-    const Verdict verdict = judge(stepper, words, is_traced);
-    if (!is_traced) {
+    const Outcome outcome = judge(children(one, buffers), operands, verdict, words);
+    if (outcome == Outcome::skipped) return kSkipped;
+    if (outcome == Outcome::failed) {
       std::printf("%s: %s: could not be traced\n", backend, one.name.c_str());
       return 1;
     }
@@ -261,7 +288,7 @@ int main(int argc, char** argv) {
       {"products", &TraceCases::add_products},
       {"operations", &TraceCases::add_operations},
       {"attention", &TraceCases::add_attention}};
-  const std::string_view mode = argc == 2 ? argv[1] : "";
+  const std::string_view mode = argc == 2 || argc == 3 ? argv[1] : "";
   const auto* const known =
       std::ranges::find(kModes, mode, &std::pair<std::string_view, void (TraceCases::*)()>::first);
   if (known == std::end(kModes)) {
@@ -273,11 +300,9 @@ int main(int argc, char** argv) {
   TraceCases cases(buffers, kernels);
   cases.add_controls();
   if (&kernels != &octavo::reference_backend()) (cases.*known->second)();
-  const pid_t child = fork();
-  if (child == 0) run_child(cases.all(), buffers);
-  if (child < 0) return 1;
-  const int result = compare(kernels.name, cases.all(), child);
-  kill(child, SIGKILL);  // a zombie at most: it is not waited for before this process ends
+  if (argc == 3) cases.keep(argv[2]);
+  std::fflush(stdout);  // children would write what is buffered again
+  const int result = run(kernels.name, cases.all(), buffers);
   if (result == kSkipped) std::printf("skipped: ptrace is not allowed here\n");
   return result;
 }

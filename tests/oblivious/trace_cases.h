@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "octavo/backend/kernels.h"
@@ -36,6 +37,10 @@ class TraceCases {
   void add_products();    // of few and many rows, packed and grouped
   void add_operations();  // norms, activations, RoPE
   void add_attention();   // and KV decode
+  void keep(std::string_view text) {
+    std::erase_if(cases_,
+                  [&](const TraceCase& one) { return one.name.find(text) == one.name.npos; });
+  }
   [[nodiscard]] const std::vector<TraceCase>& all() const { return cases_; }
 
  private:

@@ -152,6 +152,13 @@ struct ProductSpans {
   // f64 to f32: to odd, and to nearest even.
   void (*narrow_odd)(const double* values, float* out, std::int64_t n);
   void (*narrow)(const double* values, float* out, std::int64_t n);
+  // By one factor of any bits, within 2^+-kQuotientRange as the values are: the exact product, and
+  // the quotient rounded to f64, to f32; the latter to odd.
+  void (*long_products)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients_odd)(const float* values, double factor, float* out, std::int64_t n);
+  // Copies to memory that no cache is to hold.
+  void (*stream)(const float* values, float* to, std::int64_t n);
 };
 inline constexpr int kTinyProduct = -900;  // of two
 inline constexpr int kTinyF32Rest = -100;

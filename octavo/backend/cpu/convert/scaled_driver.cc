@@ -295,8 +295,8 @@ Way decode_way(const Format& format, DType target, const Factors& factors, doubl
   return is_long_one && fits_f32(format) ? Way::long_odd : Way::f64_odd;
 }
 
-// May quotients be made by ProductSpans::divide_by_one? One factor for all or for each row.
-bool divides_by_one(const Factors& factors, const Format& format, const FactorRange& range) {
+// Is there one factor for all or for each row, within the range of ProductSpans::divide_by_one?
+bool has_one_in_range(const Factors& factors, const Format& format, const FactorRange& range) {
   const double far = std::ldexp(1.0, kQuotientRange);
   return (!factors.is_array() || factors.each.col_stride == 0) && min_positive(format) * far >= 1 &&
          max_value(format) <= far && range.least * far >= 1 && range.most <= far;
@@ -311,10 +311,13 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
   const DType target = values.dtype;
   const FactorRange range = range_of(factors, one);
   const Way way = decode_way(codes.format, target, factors, one, range);
-  const bool in_f32 = way == Way::f32 || way == Way::f32_odd,
-             decodes_f32 = in_f32 || way == Way::long_odd,
-             by_f32 = decodes_f32 || way == Way::f64_odd,
-             by_one = divides_by_one(factors, codes.format, range);
+  const bool by_one = has_one_in_range(factors, codes.format, range),
+             in_f32 = way == Way::f32 || way == Way::f32_odd,
+             by_f32 = in_f32 || way == Way::long_odd || way == Way::f64_odd;
+  // One pass over f32, which is in f64 in registers alone.
+  const bool fused = by_one && fits_f32(codes.format) &&
+                     (way == Way::f64_narrow || (way == Way::f64_odd && factors.divide));
+  const bool decodes_f32 = in_f32 || way == Way::long_odd || fused;
   const Encoder encoder =
       make_encoder(target == DType::f16 ? f16_format : bf16_format,
                    {.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet},
@@ -325,6 +328,9 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
   const DecodeSpan decode_span = isa.decode(decoder);
   const ProductSpans& products = *isa.products;
   const bool direct = is_contiguous(values);
+  const bool streams =
+      direct && target == DType::f32 &&
+      values.rows * values.cols * static_cast<std::int64_t>(sizeof(float)) >= kStreamBytes;
 
   const auto multiply = [&](const FactorPiece& piece, const std::byte* decoded, void* to,
                             float* narrow, double* wide, std::int64_t n) {
@@ -337,9 +343,14 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
       return factors.divide ? products.divide_f32_odd(f32, piece.f32(), narrow, n)
                             : products.f32_odd(f32, piece.f32(), narrow, n);
     if (way == Way::long_odd) return products.f32_long_odd(f32, one, narrow, n);
+    const double factor = piece.f64()[0];
+    if (fused && way == Way::f64_odd) return products.quotients_odd(f32, factor, narrow, n);
+    if (fused)
+      return (factors.divide ? products.quotients : products.long_products)(
+          f32, factor, static_cast<float*>(to), n);
     double* product = target == DType::f64 ? static_cast<double*>(to) : wide;
     if (factors.divide && by_one)
-      products.divide_by_one(f64, piece.f64()[0], product, n);
+      products.divide_by_one(f64, factor, product, n);
     else if (factors.divide)
       products.divide(f64, piece.f64(), product, n);
     else if (target == DType::f64)
@@ -355,8 +366,11 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
     alignas(64) double wide[kPiece];
     piece.load(row, col, n);
     decode_span(decoder, gather(codes, row, col, n, gathered), decoded, n);
-    void* to = direct ? static_cast<void*>(element(values, row, col)) : staged;
+    void* to = direct && !streams ? static_cast<void*>(element(values, row, col)) : staged;
     multiply(piece, decoded, to, narrow, wide, n);
+    if (streams)
+      return products.stream(reinterpret_cast<const float*>(staged),
+                             reinterpret_cast<float*>(element(values, row, col)), n);
     if (narrows) {
       isa.narrow_bf16(narrow, static_cast<std::uint16_t*>(to), n);
     } else if (target == DType::bf16 || target == DType::f16) {

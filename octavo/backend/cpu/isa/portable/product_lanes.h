@@ -5,6 +5,11 @@
 // without one, products are made in integers.
 #pragma once
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -149,22 +154,49 @@ inline void divide_f32_odd(const float* values, const float* factors, float* out
 // is within two units of the quotient; its rest, exact by a fused multiply-add, brings it within
 // one, and the rest of that to the nearest double (Markstein's theorem: the reciprocal is the
 // nearest one). A rest of zero or NaN (of Inf and NaN) leaves a quotient as it is, with its sign.
+[[gnu::always_inline]] inline double quotient_of(double value, double factor, double reciprocal) {
+  if constexpr (!kFusedProducts) return value / factor;
+  const double first = value * reciprocal, rest = __builtin_fma(-first, factor, value),
+               closer = __builtin_fma(rest, reciprocal, first),
+               near = std::fabs(rest) > 0.0 ? closer : first,
+               last = __builtin_fma(-near, factor, value),
+               nearest = __builtin_fma(last, reciprocal, near);
+  return std::fabs(last) > 0.0 ? nearest : near;
+}
+
 inline void divide_by_one(const double* values, double factor, double* out, std::int64_t n) {
   const FpEnvGuard guard;
   const double* __restrict from = values;
   double* __restrict to = out;
   const double reciprocal = 1.0 / factor;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = quotient_of(from[i], factor, reciprocal);
+}
+
+inline void quotients(const float* values, double factor, float* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const float* __restrict from = values;
+  float* __restrict to = out;
+  const double reciprocal = 1.0 / factor;
+  for (std::int64_t i = 0; i < n; ++i)
+    to[i] = static_cast<float>(quotient_of(from[i], factor, reciprocal));
+}
+
+// To odd from the nearest: one below it where it was rounded away from zero, its last bit set where
+// it was rounded at all.
+inline void long_products(const float* values, double factor, float* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  const float* __restrict from = values;
+  float* __restrict to = out;
   for (std::int64_t i = 0; i < n; ++i) {
     if constexpr (kFusedProducts) {
-      const double value = from[i], first = value * reciprocal;
-      const double rest = __builtin_fma(-first, factor, value);
-      const double closer = __builtin_fma(rest, reciprocal, first);
-      const double near = std::fabs(rest) > 0.0 ? closer : first;
-      const double last = __builtin_fma(-near, factor, value);
-      const double nearest = __builtin_fma(last, reciprocal, near);
-      to[i] = std::fabs(last) > 0.0 ? nearest : near;
+      const double value = from[i], product = value * factor,
+                   rest = __builtin_fma(value, factor, -product);
+      const auto bits = std::bit_cast<std::uint64_t>(product),
+                 inexact = static_cast<std::uint64_t>(std::fabs(rest) > 0.0),  // not for Inf, NaN
+          away = inexact & (bits ^ std::bit_cast<std::uint64_t>(rest)) >> 63;
+      to[i] = static_cast<float>(std::bit_cast<double>((bits - away) | inexact));
     } else {
-      to[i] = from[i] / factor;
+      to[i] = static_cast<float>(product_to_odd(from[i], factor));
     }
   }
 }
@@ -185,6 +217,44 @@ inline void narrow_odd(const double* values, float* out, std::int64_t n) {
     const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
     to[i] = std::bit_cast<float>((narrow & 0x80000000u) | kept);
   }
+}
+
+// The same of quotients, but for Inf beyond the largest f32.
+inline void quotients_odd(const float* values, double factor, float* out, std::int64_t n) {
+  const FpEnvGuard guard;
+  constexpr std::uint64_t kBelow = (std::uint64_t{1} << 29) - 1;
+  const float* __restrict from = values;
+  float* __restrict to = out;
+  const double reciprocal = 1.0 / factor;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint64_t>(quotient_of(from[i], factor, reciprocal));
+    const std::uint64_t odd = (bits | ((bits & kBelow) + kBelow)) & ~kBelow;
+    const auto narrow =
+        std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(odd)));
+    const auto size = static_cast<std::int32_t>(narrow & 0x7FFFFFFFu);
+    const std::int32_t least = (bits & ~kF64Sign) != 0 ? 0x00800000 : 0;
+    const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
+    to[i] = std::bit_cast<float>((narrow & 0x80000000u) | kept);
+  }
+}
+
+// A copy past the caches, which does not read what it overwrites first.
+inline void stream_f32(const float* values, float* to, std::int64_t n) {
+#if defined(__SSE2__)
+  constexpr std::int64_t kLine = 16;
+  std::int64_t done = 0;
+  while (done < n && reinterpret_cast<std::uintptr_t>(to + done) % 64 != 0) {
+    to[done] = values[done];
+    ++done;
+  }
+  for (; done + kLine <= n; done += kLine)
+    for (std::int64_t i = done; i < done + kLine; i += 4)
+      _mm_stream_ps(to + i, _mm_loadu_ps(values + i));
+  std::copy(values + done, values + n, to + done);
+  _mm_sfence();
+#else
+  std::copy(values, values + n, to);
+#endif
 }
 
 inline void narrow_nearest(const double* values, float* out, std::int64_t n) {
@@ -208,7 +278,11 @@ inline constexpr ProductSpans kProductSpans{.f32_odd = multiply_f32_odd<float>,
                                             .divide_f32_odd = divide_f32_odd,
                                             .divide_by_one = divide_by_one,
                                             .narrow_odd = narrow_odd,
-                                            .narrow = narrow_nearest};
+                                            .narrow = narrow_nearest,
+                                            .long_products = long_products,
+                                            .quotients = quotients,
+                                            .quotients_odd = quotients_odd,
+                                            .stream = stream_f32};
 
 }  // namespace
 }  // namespace octavo::cpu::portable
