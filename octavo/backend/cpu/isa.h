@@ -157,8 +157,6 @@ struct ProductSpans {
   void (*long_products)(const float* values, double factor, float* out, std::int64_t n);
   void (*quotients)(const float* values, double factor, float* out, std::int64_t n);
   void (*quotients_odd)(const float* values, double factor, float* out, std::int64_t n);
-  // Copies to memory that no cache is to hold.
-  void (*stream)(const float* values, float* to, std::int64_t n);
 };
 inline constexpr int kTinyProduct = -900;  // of two
 inline constexpr int kTinyF32Rest = -100;

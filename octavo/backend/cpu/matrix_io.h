@@ -12,10 +12,6 @@ namespace octavo::cpu {
 inline constexpr std::int64_t kStage =
     2048;  // elements staged at a time; a multiple of 8 for packing
 
-// Values that take this much memory are not in a cache when the next call reads them, and a plain
-// store reads a line before it overwrites it.
-inline constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
-
 // Not of packed weights.
 std::byte* element(const Matrix& matrix, std::int64_t row, std::int64_t col);
 

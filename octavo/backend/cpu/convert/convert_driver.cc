@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::int64_t kBlock = 16 * kStage;  // elements of one unit of work
 
+// Values that take this much memory are not in a cache when the next call reads them, and a plain
+// store reads a line before it overwrites it.
+constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+
 // Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and the
 // thread's part allow: a kernel sets up its constants once per run. Runs of one thread come in
 // order.

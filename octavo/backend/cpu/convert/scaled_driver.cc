@@ -328,9 +328,6 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
   const DecodeSpan decode_span = isa.decode(decoder);
   const ProductSpans& products = *isa.products;
   const bool direct = is_contiguous(values);
-  const bool streams =
-      direct && target == DType::f32 &&
-      values.rows * values.cols * static_cast<std::int64_t>(sizeof(float)) >= kStreamBytes;
 
   const auto multiply = [&](const FactorPiece& piece, const std::byte* decoded, void* to,
                             float* narrow, double* wide, std::int64_t n) {
@@ -366,11 +363,8 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
     alignas(64) double wide[kPiece];
     piece.load(row, col, n);
     decode_span(decoder, gather(codes, row, col, n, gathered), decoded, n);
-    void* to = direct && !streams ? static_cast<void*>(element(values, row, col)) : staged;
+    void* to = direct ? static_cast<void*>(element(values, row, col)) : staged;
     multiply(piece, decoded, to, narrow, wide, n);
-    if (streams)
-      return products.stream(reinterpret_cast<const float*>(staged),
-                             reinterpret_cast<float*>(element(values, row, col)), n);
     if (narrows) {
       isa.narrow_bf16(narrow, static_cast<std::uint16_t*>(to), n);
     } else if (target == DType::bf16 || target == DType::f16) {
