@@ -146,16 +146,29 @@ struct ProductSpans {
   void (*f32)(const float* values, const float* factors, float* out, std::int64_t n);
   void (*f64)(const double* values, const double* factors, double* out, std::int64_t n);
   void (*divide)(const double* values, const double* factors, double* out, std::int64_t n);
+  void (*divide_f32)(const float* values, const float* factors, float* out, std::int64_t n);
+  // Quotients, to odd: of values from 2^kTinyF32Rest on, which are not below that themselves.
+  void (*divide_f32_odd)(const float* values, const float* factors, float* out, std::int64_t n);
+  // By one factor, the bits of `divide`: values and factor are zero or within 2^+-kQuotientRange.
+  void (*divide_by_one)(const double* values, double factor, double* out, std::int64_t n);
   // f64 to f32: to odd, and to nearest even.
   void (*narrow_odd)(const double* values, float* out, std::int64_t n);
   void (*narrow)(const double* values, float* out, std::int64_t n);
+  // By one factor of any bits, within 2^+-kQuotientRange as the values are: the exact product, and
+  // the quotient rounded to f64, to f32; the latter to odd.
+  void (*long_products)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients_odd)(const float* values, double factor, float* out, std::int64_t n);
 };
 inline constexpr int kTinyProduct = -900;  // of two
 inline constexpr int kTinyF32Rest = -100;
+inline constexpr int kQuotientRange = 300;
 
 // out[i] = activation(x[i]) * gate[i], computed in f64 and rounded once; gate null: without it.
 using ActivateSpan = void (*)(ProducerKind, const double* x, const double* gate, float* out,
                               std::int64_t n);
+
+struct NormSpans;  // attention/norm_lanes.h
 
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
@@ -181,6 +194,8 @@ struct Isa {
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
   const ProductSpans* products = nullptr;  // never null
+  // Null: those that the drivers are compiled with.
+  const NormSpans* norms = nullptr;
   // bf16 to f32. Null: a portable loop, here and below.
   void (*widen_bf16)(const void* values, float* out, std::int64_t n) = nullptr;
   ActivateSpan activate = nullptr;

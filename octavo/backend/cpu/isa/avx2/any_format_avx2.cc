@@ -1,5 +1,6 @@
 // What has no kernel of its own here is the portable code, compiled for this instruction set: its
 // loops have variable shifts and minima of unsigned numbers, which SSE2 lacks.
+#include "octavo/backend/cpu/attention/norm_lanes.h"
 #include "octavo/backend/cpu/isa/avx2/avx2_internal.h"
 #include "octavo/backend/cpu/isa/portable/count_spans.h"
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
@@ -28,5 +29,6 @@ void avx2_activate(ProducerKind kind, const double* x, const double* gate, float
 }
 
 const ProductSpans kAvx2Products = portable::kProductSpans;
+const NormSpans kAvx2Norms{kNormSpansOf<float>};
 
 }  // namespace octavo::cpu

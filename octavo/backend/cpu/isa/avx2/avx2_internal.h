@@ -19,6 +19,7 @@ void avx2_decode_any(const Decoder&, const void* codes, void* values, std::int64
 Counts avx2_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void avx2_activate(ProducerKind, const double* x, const double* gate, float* out, std::int64_t n);
 extern const ProductSpans kAvx2Products;
+extern const NormSpans kAvx2Norms;
 void avx2_rank(const RankedTiles& job, std::uint32_t* found);
 void avx2_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
                       int count, float* sums);

@@ -1,5 +1,6 @@
 // What has no kernel of its own here is the portable code, compiled for this instruction set: its
 // loops have variable shifts and minima of unsigned numbers, which SSE2 lacks.
+#include "octavo/backend/cpu/attention/norm_lanes.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/portable/count_spans.h"
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
@@ -29,5 +30,6 @@ void avx512_activate(ProducerKind kind, const double* x, const double* gate, flo
 }
 
 const ProductSpans kAvx512Products = portable::kProductSpans;
+const NormSpans kAvx512Norms{kNormSpansOf<float>};
 
 }  // namespace octavo::cpu
