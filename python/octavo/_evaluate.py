@@ -197,7 +197,8 @@ def calibrate(
     Of every Linear's input amax, E[x^2] and E[x x^T] of 16 neighbouring channels; amax of K and V;
     tokens seen by each expert. hessians: "block16", "none", or "full:EXPRESSION": that of all
     channels, too, of modules whose name the expression is found in. Other arguments are those of
-    evaluate; the state in `resume` goes when the file is written. load reads the file, whose form docs/numerics/statistics.md has.
+    evaluate; the state in `resume` goes when the file is written. load reads the file, whose form
+    docs/numerics/statistics.md has.
     """
     op = "calibrate"
     full = hessians[5:] if isinstance(hessians, str) and hessians.startswith("full:") else ""
