@@ -51,6 +51,7 @@ def performance() -> str:
         *cpu_sections("linear", cpu.layer),
         *cpu_sections("x86", x86.x86),
         *cpu_sections("eval", models.evaluation),
+        *cpu_sections("generate", models.generation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
         quality.quality(newest("quality")),

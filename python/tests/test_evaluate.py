@@ -191,9 +191,7 @@ def test_statistics_of_a_run_that_was_stopped(folders, tmp_path):
     whole, out = tmp_path / "whole.safetensors", tmp_path / "out.safetensors"
     ov.calibrate(folders / "original", texts, whole, window=128)
     with pytest.raises(KeyboardInterrupt):
-        ov.calibrate(
-            folders / "original", texts, out, window=128, resume=state, progress=stopped
-        )
+        ov.calibrate(folders / "original", texts, out, window=128, resume=state, progress=stopped)
     assert json.loads((state / "state.json").read_text())["next_layer"] > 0 and not out.exists()
     with pytest.raises(ValueError, match="the state of another run: models"):
         ov.calibrate(folders / "noisy", texts, out, window=128, resume=state)

@@ -73,7 +73,9 @@ def statistics_of_both(folder, tokens, tmp_path):
 
 
 def test_statistics_are_those_of_hooks(smol, tmp_path):
-    ids = AutoTokenizer.from_pretrained(smol)(models.TEXT.read_text(), return_tensors="pt").input_ids
+    ids = AutoTokenizer.from_pretrained(smol)(
+        models.TEXT.read_text(), return_tensors="pt"
+    ).input_ids
     ours, theirs = statistics_of_both(smol, ids[0][:1024], tmp_path)
     assert set(theirs) <= set(ours)
     first = "model.layers.0.self_attn.q_proj"
