@@ -20,9 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "questions", nargs="*", help="folders of bench/ (default: all that need nothing)"
-    )
+    parser.add_argument("questions", nargs="*", help="folders of bench/ (default: many)")
     parser.add_argument("--machine", default=platform.machine(), help="a name for this machine")
     args = parser.parse_args()
     questions = args.questions or sorted(

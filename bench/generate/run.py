@@ -51,7 +51,7 @@ def has_bf16() -> bool:
 
 
 def of_octavo(model: pathlib.Path, given: argparse.Namespace, ids: list[int], words: list) -> dict:
-    """The time of the first token is the prompt's, as on the other side: N tokens are N - 1 steps."""
+    """The first token's time is the prompt's, as on the other side: N tokens are N - 1 steps."""
     command = [str(OCTAVO), "generate", str(model), "--ids", ",".join(map(str, ids)), "--json"]
     command += ["--max-tokens", str(given.tokens), "--threads", str(given.threads), *words]
     seen = last_json(command, given.threads)

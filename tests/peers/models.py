@@ -79,9 +79,9 @@ def relative(a, b):
 
 
 # Logits relative to the largest. Both compute in f32 (u = 6e-8) and sum in different orders: a
-# product of K terms is off by at most (K + 8) u of the sum of their magnitudes, 3e-5 of K = 512, and
-# by sqrt(K) u, 1e-6, where errors are of either sign, as they are. A mistake in a formula changes
-# logits by more than 1e-3.
+# product of K terms is off by at most (K + 8) u of the sum of their magnitudes, 3e-5 of K = 512,
+# and by sqrt(K) u, 1e-6, where errors are of either sign, as they are. A mistake in a formula
+# changes logits by more than 1e-3.
 TOLERANCE = 1e-4
 # Those whose target is compressed-tensors.
 RECIPES = (

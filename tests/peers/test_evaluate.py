@@ -1,4 +1,4 @@
-"""`octavo eval` and `octavo calibrate` beside transformers in f32: one model, tokens and windows."""
+"""`octavo eval` and `octavo calibrate` beside transformers in f32: same tokens and windows."""
 
 import json
 import subprocess
