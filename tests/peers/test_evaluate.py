@@ -73,10 +73,8 @@ def statistics_of_both(folder, tokens, tmp_path):
 
 
 def test_statistics_are_those_of_hooks(smol, tmp_path):
-    ids = AutoTokenizer.from_pretrained(smol)(
-        models.TEXT.read_text(), return_tensors="pt"
-    ).input_ids
-    ours, theirs = statistics_of_both(smol, ids[0][:1024], tmp_path)
+    ids = AutoTokenizer.from_pretrained(smol)(models.TEXT.read_text()).input_ids[:1024]
+    ours, theirs = statistics_of_both(smol, torch.tensor(ids), tmp_path)
     assert set(theirs) <= set(ours)
     first = "model.layers.0.self_attn.q_proj"
     # The first layer's input is a norm of the same embedding: a last bit apart at most, where the

@@ -1,4 +1,4 @@
-"""`octavo.load_model` beside transformers on SmolLM2-135M: logits, greedy text, checkpoint recipes."""
+"""`octavo.load_model` beside transformers on SmolLM2-135M: logits, greedy text, recipes."""
 
 import models
 import numpy as np
