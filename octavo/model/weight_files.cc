@@ -31,7 +31,10 @@ Shape collapsed(const Shape& shape) {
 Recognized recognized_in(const CheckpointReader& reader) {
   std::vector<FoundWeight> stacks = gpt_oss_stacks(reader);
   if (stacks.empty()) return recognize(reader);
-  return {.quantized = true, .dialect = Dialect::octavo, .weights = std::move(stacks)};
+  Recognized out;
+  out.quantized = true;
+  out.weights = std::move(stacks);
+  return out;
 }
 
 Tensor reshaped(const Tensor& values, const Shape& shape) {
