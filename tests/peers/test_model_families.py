@@ -1,11 +1,14 @@
 """Logits of octavo beside transformers' in f32, on small random models of every family that octavo
 runs, on every RoPE scaling, and on every recipe with compressed-tensors."""
 
+import json
+
 import models
 import numpy as np
 import pytest
 import torch
 import transformers as tr
+from safetensors.torch import save_file
 
 octavo = models.package()
 
@@ -141,6 +144,39 @@ def test_greedy_text(name, tmp_path):
     )
     got = octavo.load_model(tmp_path / "m").generate(ids, 24, stop_at_eos=False)
     assert list(got) == wanted[0, len(ids) :].tolist()
+
+
+def published(stack):
+    """[experts, in, out] to blocks and scales as OpenAI publishes them: MXFP4 by nearest code."""
+    rows = stack.transpose(1, 2).reshape(stack.shape[0], stack.shape[2], -1, 32)
+    exponent = torch.floor(torch.log2(rows.abs().amax(-1))) - 2
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    scaled = rows / torch.exp2(exponent)[..., None]
+    codes = (scaled.abs()[..., None] - magnitudes).abs().argmin(-1) + 8 * (scaled < 0)
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).byte(), (exponent + 127).byte()
+
+
+def test_gpt_oss_as_it_is_published(tmp_path):
+    """Experts in MXFP4 blocks: transformers decodes them, octavo multiplies codes."""
+    model, folder, ids = make("gpt-oss", tmp_path / "values"), tmp_path / "m", some_ids()
+    tensors = {}
+    for name, values in model.state_dict().items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = published(values)
+        else:
+            tensors[name] = values
+    folder.mkdir()
+    save_file({name: values.contiguous() for name, values in tensors.items()},
+              folder / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    config = json.loads((tmp_path / "values" / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": []}
+    (folder / "config.json").write_text(json.dumps(config))
+    decoded = tr.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, quantization_config=tr.Mxfp4Config(dequantize=True)
+    ).float()
+    wanted = logits_of(decoded.eval(), ids)
+    assert np.abs(wanted - logits_of(model, ids)).max() > 1e-2  # the codes are in use
+    assert_close("gpt-oss, published", octavo.load_model(folder).logits(ids), wanted)
 
 
 # Between the 1024 tokens that octavo computes at a time and the length of the prompt.
