@@ -72,7 +72,7 @@ test:  ## what a person runs: sources checked, everything users get built and te
 	@tools/bootstrap test --debian
 	@$(PYTHON) tools/run_tests.py
 
-test-all:  ## what continuous integration runs: that, sanitizers, emulators, x86_64, CUDA
+test-all:  ## what continuous integration runs: that, sanitizers, emulators, x86_64, CUDA, Ray
 	@tools/bootstrap ci --debian
 	@$(PYTHON) tools/run_tests.py --all
 
@@ -91,7 +91,6 @@ test-peers: release peers  ## load octavo's checkpoints with transformers, compa
 	$(PEERS) -m pytest -q tests/peers
 
 test-ray: package  ## octavo.ray on a local cluster of several raylets
-	@tools/bootstrap ray
 	@$(PYTHON) tools/run_tests.py ray
 
 bench: bootstrap-bench package  ## measure; writes bench/results

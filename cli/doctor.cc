@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/self_check.h"
@@ -20,6 +21,8 @@
 #include "octavo/base/product_threads.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/model/gptq/gptq.h"
+#include "octavo/model/tokenizer/tokenizer.h"
 #include "octavo/version.h"
 
 namespace octavo::cli {
@@ -50,6 +53,8 @@ struct Report {
   std::vector<std::string> problems;
   bool has_cuda = false;
   std::string gpu;
+  // Parts that need a library, and why each is not there: "" where it is.
+  std::vector<std::pair<std::string, std::string>> parts;
 };
 
 void examine_threads(Report& report) {
@@ -113,6 +118,13 @@ std::string compiler() {
 #endif
 }
 
+std::string described_parts(const Report& report) {
+  std::string line;
+  for (const auto& [part, why] : report.parts)
+    line += (line.empty() ? "" : "; ") + (why.empty() ? part : "no " + part + ": " + why);
+  return line;
+}
+
 nlohmann::ordered_json json_of(const CpuCounts& counts) {
   return {{"sockets", counts.sockets},
           {"nodes", counts.nodes},
@@ -134,6 +146,7 @@ nlohmann::ordered_json json_of(const Report& report) {
                              {"threads", or_null(report.threads)},
                              {"product_threads", nullptr},
                              {"gpu", {{"available", report.has_cuda}, {"reason", report.gpu}}},
+                             {"unavailable", nlohmann::ordered_json::object()},
                              {"backends", nlohmann::ordered_json::array()},
                              {"environment",
                               {{"OCTAVO_BACKEND", or_null(report.forced_backend)},
@@ -142,6 +155,8 @@ nlohmann::ordered_json json_of(const Report& report) {
   if (report.product_threads)
     out["product_threads"] = {{"count", report.product_threads->threads},
                               {"reason", report.product_threads->reason}};
+  for (const auto& [part, why] : report.parts)
+    if (!why.empty()) out["unavailable"][part] = why;
   for (const BackendReport& backend : report.backends) {
     const bool checked = backend.difference.has_value();
     out["backends"].push_back(
@@ -186,6 +201,7 @@ void print_report(const Report& report) {
   line("topology", described_topology(report));
   line("threads", described_threads(report));
   line("gpu", report.gpu);
+  line("has", described_parts(report));
   line("switches",
        formatted("OCTAVO_BACKEND {}, OCTAVO_THREADS {}", report.forced_backend.value_or("not set"),
                  report.forced_threads.value_or("not set")));
@@ -221,6 +237,8 @@ int run_doctor(const Globals& globals) {
   examine_threads(report);
   examine_backends(report);
   examine_gpu(report);
+  report.parts = {{"tokenizers", Tokenizer::why_unavailable()},
+                  {"GPTQ", why_gptq_is_unavailable()}};
   if (globals.json) {
     print(json_text(json_of(report)));
   } else {

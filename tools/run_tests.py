@@ -89,8 +89,8 @@ class Packages:
     """What stages need from PyPI, installed in the background: minutes where nothing is there yet,
     most of them waiting for the network."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(["tools/bootstrap", "test"], cwd=ROOT)
+    def __init__(self, level: str) -> None:
+        self._process = subprocess.Popen(["tools/bootstrap", level], cwd=ROOT)
 
     def are_there(self, seconds: float) -> bool:
         """Is the installation over, after that long at most?"""
@@ -335,12 +335,12 @@ SECOND_TIER = {
     "tsan": tsan_stage,
     "x86_64": lambda: cpp_stage("x86_64"),
     "cuda": cuda_stage,
+    "ray": ray_stage,
 }
 # Stages that run nothing from PyPI.
 WITHOUT_PACKAGES = ("release", "slow")
 EXTRA_STAGES = {
     "slow": lambda: cpp_stage("release", test_preset="slow"),
-    "ray": ray_stage,
 }
 
 
@@ -365,7 +365,8 @@ def main(arguments: list[str]) -> int:
         os.environ["TMPDIR"] = files.name
     rows = []
     total = Count()
-    packages = Packages() if set(stages) - set(WITHOUT_PACKAGES) else None
+    level = "ray" if "ray" in stages else "test"
+    packages = Packages(level) if set(stages) - set(WITHOUT_PACKAGES) else None
     if packages and not packages.are_there(seconds=5):  # C++ first, then
         stages.sort(key=lambda name: name not in WITHOUT_PACKAGES)
     for name in stages:

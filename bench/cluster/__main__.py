@@ -17,6 +17,12 @@ from bench.cluster.processes import processes
 from bench.cluster.refused import refused
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of a Cascade Lake core, where `processes` was not asked for.
+RATE = 0.78e9
+
+
+def rate(found: dict) -> float:
+    return found.get("processes", {}).get("bytes_of_a_core_second", RATE)
 
 
 def main() -> int:
@@ -39,8 +45,8 @@ def main() -> int:
     missed: list[str] = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as made:
         questions = {
-            "planned": planned,
             "processes": processes,
+            "planned": lambda program, made: planned(program, made, rate(found)),
             "identical": lambda program, made: identical(program, made, arguments.python),
             "refused": refused,
         }

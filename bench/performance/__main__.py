@@ -1,7 +1,7 @@
-"""Writes docs/performance.md and the table of speeds of README.md from the newest of bench/results.
+"""Writes docs/performance.md, and tables of other pages, from the newest of bench/results.
 
-python -m bench.performance            write both
-python -m bench.performance --check    write nothing; fail where either differs
+python -m bench.performance            write them
+python -m bench.performance --check    write nothing; fail where one differs
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .page import filled, performance
+from .page import pages
 from .results import ROOT
 
 
@@ -19,16 +19,15 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="fail where a page is out of date")
     check = parser.parse_args().check
-    readme, page = ROOT / "README.md", ROOT / "docs" / "performance.md"
-    pages = {readme: filled(readme.read_text()), page: performance()}
+    made = pages(ROOT)
     different = [
-        path for path, text in pages.items() if not path.exists() or path.read_text() != text
+        path for path, text in made.items() if not path.exists() or path.read_text() != text
     ]
     for path in different:
         if check:
             print(f"{path.relative_to(ROOT)} is out of date; run: python -m bench.performance")
         else:
-            path.write_text(pages[path])
+            path.write_text(made[path])
     return int(check and bool(different))
 
 

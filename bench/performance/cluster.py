@@ -29,6 +29,31 @@ def plans(rows: list[dict]) -> str:
     )
 
 
+def division(result: Result) -> str:
+    """How processes share each model, and what that asks of storage."""
+
+    def files(one: dict) -> str:
+        fewest, most = one["fewest_files"], one["most_files"]
+        return f"{most}" if fewest == most else f"{fewest}-{most}"
+
+    rows = [
+        [
+            model["model"],
+            f"{one['world']}",
+            files(one),
+            f"{one['most_bytes'] / 1e12:.3f}",
+            f"{one['balance']:.3f}",
+            f"{one['bound']:.2f}",
+            f"{one['seconds']:.0f}",
+            f"{one['gigabytes_per_second']:.0f}",
+        ]
+        for model in result.data["planned"]
+        for one in model["simulated"]
+    ]
+    head = ["model", "processes", "files of each", "TB of the slowest", "slowest / mean", "bound"]
+    return table([*head, "seconds, 16 cores each", "GB/s of storage"], rows)
+
+
 def same(rows: list[dict]) -> str:
     def found(one: dict) -> str:
         if "skipped" in one:

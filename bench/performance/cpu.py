@@ -167,3 +167,27 @@ def error(result: Result) -> str:
         table(["values", "fp8", "zeros", "mxfp8", "zeros"], scaled),
         f"The same on any machine. {result.measured('python -m bench.error.run')}",
     )
+
+
+def policies(result: Result) -> str:
+    """What scale policies that search cost beside max."""
+    runs = result.data["runs"]
+    counts = sorted(runs, key=int)
+    rows: dict[str, list[str]] = {}
+    for count in counts:
+        for row in runs[count]:
+            bar = "" if row["at_most"] is None else f"{row['at_most']:g} x"
+            cells = rows.setdefault(row["case"], [bar])
+            cells += [f"{row['max_ns']:.2f}", f"{row['ns']:.2f}", times(row["ratio"])]
+    held = [row["holds"] for count in counts for row in runs[count] if "holds" in row]
+    head = ["scales", "at most"]
+    head += [cell for count in counts for cell in (f"max, {cores(count)}", "searched", "times")]
+    quick = " A quick run: fewer rows and turns." if result.data["quick"] else ""
+    backend = result.data["machine"]["backend"]
+    return section(
+        f"### Scale policies, `{backend}`, {result.machine_name}",
+        f"CPU time in nanoseconds a value of policies that search, beside `max`.{quick} "
+        f"{missing(held)}",
+        table(head, [[case, *cells] for case, cells in rows.items()]),
+        measured(result, "python -m bench.policy.run"),
+    )

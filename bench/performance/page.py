@@ -1,8 +1,9 @@
-"""docs/performance.md as one text, and README.md with its table of speeds made anew."""
+"""docs/performance.md as one text, and pages with tables made anew."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from . import (
     attention,
@@ -49,7 +50,10 @@ def performance() -> str:
         *cpu_sections("attention", attention.attention),
         *cpu_sections("attention-rates", attention.rates),
         *cpu_sections("linear", cpu.layer),
+        *cpu_sections("policy", cpu.policies),
         *cpu_sections("x86", x86.x86),
+        *cpu_sections("forced-avx2", x86.forced),
+        *cpu_sections("forced-avx512", x86.forced),
         *cpu_sections("eval", models.evaluation),
         *cpu_sections("generate", models.generation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
@@ -71,10 +75,20 @@ def performance() -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def filled(text: str) -> str:
-    """README.md with everything between its marks made anew."""
-    marked = re.compile(r"(<!-- BEGIN SPEED\b.*?-->\n).*?(<!-- END SPEED -->)", re.S)
-    text, count = marked.subn(lambda found: found[1] + readme.speeds() + "\n" + found[2], text)
+def filled(text: str, mark: str, table: str) -> str:
+    """A page with what stands between its marks made anew."""
+    marked = re.compile(rf"(<!-- BEGIN {mark}\b.*?-->\n).*?(<!-- END {mark} -->)", re.S)
+    text, count = marked.subn(lambda found: found[1] + table + "\n" + found[2], text)
     if count != 1:
-        raise ValueError(f"README.md has {count} tables marked SPEED, expected 1")
+        raise ValueError(f"a page has {count} tables marked {mark}, expected 1")
     return text
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """What is made from results: pages, and tables in pages."""
+    marked = {
+        "README.md": ("SPEED", readme.speeds()),
+        "docs/design/many-machines.md": ("DIVISION", cluster.division(newest("cluster"))),
+    }
+    made = {root / name: filled((root / name).read_text(), *of) for name, of in marked.items()}
+    return made | {root / "docs" / "performance.md": performance()}

@@ -30,7 +30,7 @@ class Result:
     @property
     def machine_name(self) -> str:
         """neoverse-n1: Neoverse N1."""
-        return {"h200": "NVIDIA H200"}.get(
+        return {"h200": "NVIDIA H200", "xeon-amx": "Xeon with AMX"}.get(
             self.machine,
             " ".join(
                 word.upper() if re.search(r"\d", word) else word.capitalize()

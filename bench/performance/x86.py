@@ -40,6 +40,26 @@ def rows_of(kinds: tuple[str, ...], counts: list[str], found: dict) -> list[list
     return made
 
 
+def forced(result: Result) -> str:
+    """An older instruction set on a CPU that has more, torch held to it where torch can be."""
+    counts, found = rates(result)
+    data = result.data
+    backend = data["machine"]["backend"]
+    head = ["rival", *(cell for count in counts for cell in (cores(count), "times"))]
+    held = [row["holds"] for rows in data["runs"].values() for row in rows if "holds" in row]
+    parts = [
+        f"### Kernels `{backend}` on a CPU that has more, {result.machine_name}",
+        f"`OCTAVO_BACKEND={backend}`, {data['cpu']}, torch {data['versions']['torch']} limited to the "
+        f"same instructions where it lets itself be. {missing(held)}",
+    ]
+    for kinds, name in ((("cast", "quantize"), "10^9 elements a second"), (("product",), "product, GFLOP/s"),
+                        (("attention", "decode"), "attention, GFLOP/s")):  # fmt: skip
+        if rows := rows_of(kinds, counts, found):
+            parts.append(table([name, *head], rows))
+    command = f"OCTAVO_BACKEND={backend} tools/x86_check --only build,bench"
+    return section(*parts, result.measured(command))
+
+
 def x86(result: Result) -> str:
     counts, found = rates(result)
     data = result.data

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "octavo/quant/quantize.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -82,8 +83,9 @@ void expect_close(const ErrorMetrics& fast, const ErrorMetrics& exact, const std
 }
 
 TEST(RowBlockError, AgreesWithMeasureError) {
-  for (const char* const name : {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8",
-                                 "mxfp8:e5m2", "mxfp6", "mxfp4", "mxint8", "int4", "nvfp4"})
+  for (const char* const name :
+       support::some_of<const char*>({"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8",
+                                      "mxfp8:e5m2", "mxfp6", "mxfp4", "mxint8", "int4", "nvfp4"}))
     for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64})
       for (const std::int64_t cols : {512, 4096 + 160, 48}) {
         if (cols > 512 && dtype != DType::bf16) continue;  // several segments: of one type

@@ -51,6 +51,12 @@ def test_says_what_is_not_there(octavo):
         )
 
 
+def test_says_which_parts_are_there(octavo):
+    """make and make wheel have all of them: a build that lost one is seen here."""
+    assert octavo.good("doctor", "--json").json["unavailable"] == {}
+    assert "has         tokenizers; GPTQ" in octavo.good("doctor").out
+
+
 def test_switches(octavo):
     env = {"OCTAVO_BACKEND": "reference", "OCTAVO_THREADS": "1"}
     report = octavo.good("doctor", "--json", env=env).json

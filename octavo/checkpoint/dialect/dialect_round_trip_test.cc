@@ -7,6 +7,7 @@
 #include "octavo/checkpoint/dialect/dialect_testing_internal.h"
 #include "octavo/checkpoint/quantized_file.h"
 #include "octavo/format/decode.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -112,7 +113,7 @@ TEST(DialectRoundTrip, EveryDialectPresetAndShape) {
   std::size_t spelled = 0;
   for (const Dialect dialect : kDialects)
     for (const auto& [name, scaling] : scalings)
-      for (const std::int64_t rows_at_once : {1, 3}) {
+      for (const std::int64_t rows_at_once : support::some_of<std::int64_t>({1, 3})) {
         std::vector<TestWeight> weights;
         for (const Shape& shape : {Shape{256, 384}, Shape{128, 128}, Shape{384, 256}, Shape{1, 32},
                                    Shape{130, 96}, Shape{7, 48}, Shape{33, 17}, Shape{5, 1},

@@ -11,6 +11,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/model/eval/eval_testing_internal.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo::eval {
 namespace {
@@ -140,9 +141,11 @@ std::string numbers_of(ModelEvaluation evaluation) {
 TEST(Evaluate, MemoryChangesNoBit) {
   const HandmadeModel original("original", 0.0F, 9000), model("model", 0.1F, 9000);
   const std::vector<const EvalModel*> models{&original, &model};
-  EvaluateOptions options{.against = "original", .texts = {random_text("a", 5000)}, .window = 300};
+  const std::size_t tokens = support::under_sanitizer() ? 2000 : 5000;
+  EvaluateOptions options{
+      .against = "original", .texts = {random_text("a", tokens)}, .window = 300};
   const std::string plenty = numbers_of(evaluate_models(models, options));
-  // What head and layers take, less than that and the hidden states of both: 2 * 5000 * 24 * 4.
+  // What head and layers take, less than that and the hidden states of both: 2 * tokens * 24 * 4.
   std::uint64_t least = 1 << 20;
   options.max_memory = least;
   while (true) {

@@ -9,6 +9,7 @@
 #include "octavo/base/fp_env.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/convert/convert.h"
+#include "octavo/model/gptq/cholesky_internal.h"
 #include "octavo/model/gptq/gptq_factor_internal.h"
 #include "octavo/model/gptq/tile_rounding_internal.h"
 #include "octavo/nn/converted_internal.h"
@@ -150,6 +151,12 @@ GptqResult gptq_with(const GptqFactor& factor, const View& weight, const Scaling
 }
 
 }  // namespace gptq_detail
+
+std::string why_gptq_is_unavailable() {
+  if (gptq_detail::has_cholesky()) return {};
+  return "octavo was built without Eigen, which factors Hessians; install it (Debian: "
+         "libeigen3-dev) and build octavo again";
+}
 
 std::string_view name_of(ColumnOrder order) {
   return order == ColumnOrder::natural ? "natural" : "activation";

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "octavo/base/macros.h"
@@ -42,6 +43,9 @@ struct GptqResult {
   double error = 0.0;
   double rounded_error = 0.0;  // of quantize()
 };
+
+// Hessians are factored by Eigen: "" where octavo was built with it, else what was missing.
+[[nodiscard]] OCTAVO_API std::string why_gptq_is_unavailable();
 
 // weight: [N, K], f32, f16 or bf16, of any strides; hessian: [K, K], f32 or f64, dense and
 // symmetric (its lower triangle is read). Any preset with scales along the row or in blocks,

@@ -38,9 +38,8 @@ std::vector<std::int64_t> by_activation(const std::vector<double>& hessian, std:
 }  // namespace
 
 void check_gptq_options(const GptqOptions& options) {
-  check(has_cholesky(), ErrorCode::unsupported, kOp,
-        "octavo was built without Eigen, which factors Hessians; install it (Debian: "
-        "libeigen3-dev) and build octavo again");
+  const std::string why = why_gptq_is_unavailable();
+  check(why.empty(), ErrorCode::unsupported, kOp, why);
   check(options.damping >= 0.0 && options.damping <= 1e6, ErrorCode::invalid_argument, kOp,
         "got a damping of ", options.damping,
         "; expected a part of the mean diagonal, such as 0.05");

@@ -7,6 +7,7 @@
 
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/report/metrics.h"
+#include "tests/support/sanitizer.h"
 
 namespace octavo {
 namespace {
@@ -46,7 +47,7 @@ TEST_F(MixTest, PartsAreWhatServersLoadAsOne) {
 
 // The bytes are those of the output that quantize writes, and within the budget.
 TEST_F(MixTest, BudgetsAreKept) {
-  for (const double bits : {4.3, 4.5, 5.0, 6.5, 9.0, 12.0}) {
+  for (const double bits : support::some_of<double>({4.3, 4.5, 5.0, 6.5, 9.0, 12.0})) {
     const MixChoice mix = choose({.bits_per_weight = bits});
     EXPECT_LE(mix.result->chosen.bits_per_weight, bits);
     QuantizeCheckpointOptions options;
