@@ -89,15 +89,27 @@ RECIPES = (
 )  # fmt: skip
 
 
+def tolerance_of(recipe, layers):
+    """Of NVFP4 the peer rounds the product of a weight's two scales to bf16: its weights differ by
+    half an ulp of that, 2^-9 of themselves, of either sign, in four products of each layer."""
+    return 2**-9 * (4 * layers) ** 0.5 if recipe == "nvfp4" else TOLERANCE
+
+
 def logits_in_f32(folder, prompts):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    """Weights are decoded as they are read: where products do it, some recipes get bf16."""
+    more = {}
+    if "quantization_config" in json.loads((pathlib.Path(folder) / "config.json").read_text()):
+        more["quantization_config"] = transformers.CompressedTensorsConfig(run_compressed=False)
+    loader = transformers.AutoModelForCausalLM
+    model = loader.from_pretrained(folder, dtype=torch.float32, **more).float().eval()
     with torch.no_grad():
         return [model(torch.tensor([ids])).logits[0].numpy() for ids in prompts]
 
 
 def logits_of_recipe(octavo_package, source, folder, recipe, prompts, more=()):
     """Of a quantized model by octavo and by transformers, and by transformers with its inputs as
-    they are, not quantized; the last is None where the recipe quantizes weights alone."""
+    they are, not quantized; the last is None where the recipe quantizes weights alone. The source
+    is float32: of another one the peer decodes weights to its type, with a rounding more."""
     folder.mkdir()
     words = ["--recipe", recipe, "--target", "compressed-tensors", *more]
     octavo("quantize", source, "-o", folder / "q", *words)
