@@ -13,15 +13,19 @@ import platform
 import subprocess
 import sys
 
+# These take models and texts, which they cannot choose: run them alone.
+NEED_ARGUMENTS = {"eval", "generate", "quality", "tokenizer"}
 HERE = pathlib.Path(__file__).resolve().parent
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("questions", nargs="*", help="folders of bench/ (default: all)")
+    parser.add_argument("questions", nargs="*", help="folders of bench/ (default: many)")
     parser.add_argument("--machine", default=platform.machine(), help="a name for this machine")
     args = parser.parse_args()
-    questions = args.questions or sorted(p.parent.name for p in HERE.glob("*/run.py"))
+    questions = args.questions or sorted(
+        {path.parent.name for path in HERE.glob("*/run.py")} - NEED_ARGUMENTS
+    )
     date = datetime.date.today().isoformat()
     for question in questions:
         result = HERE / "results" / f"{question}-{args.machine}-{date}.json"

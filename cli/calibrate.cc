@@ -29,7 +29,7 @@ constexpr const char* kExamples = R"(Examples:
 Of every Linear's input: amax, E[x^2] and Hessians; amax of K and V; tokens seen by each expert.)";
 
 struct Arguments {
-  std::string model, output, hessians = "block16";
+  std::string model, output, resume, hessians = "block16";
   TextArguments text;
 };
 
@@ -74,6 +74,8 @@ int run_calibrate(const Arguments& arguments, const Globals& globals) {
   CalibrateOptions options{.window = arguments.text.window,
                            .tokens = arguments.text.tokens,
                            .temporary = arguments.text.temporary,
+                           .resume = arguments.resume,
+                           .keep_state = true,
                            .threads = arguments.text.threads};
   take_hessians(arguments.hessians, options);
   options.texts = read_texts("calibrate", arguments.text);
@@ -92,6 +94,7 @@ int run_calibrate(const Arguments& arguments, const Globals& globals) {
   }
   if (!done) CheckpointWatch::die();
   write_statistics(arguments.output, seen);
+  if (!arguments.resume.empty()) remove_calibration_state(arguments.resume);
   say(formatted("wrote {}", octavo::shown(arguments.output, 400)));
   print_summary(seen, arguments, globals.json);
   return kGood;
@@ -115,6 +118,9 @@ Command add_calibrate(CLI::App& program, Globals& globals) {
                   "that of all channels, too, of modules whose name it is found in")
       ->type_name("WHICH");
   add_text_options(*app, arguments->text);
+  app->add_option("--resume", arguments->resume,
+                  "Keep the state after each layer in a folder, and go on from it")
+      ->type_name("FOLDER");
   return {app, [arguments, &globals] { return run_calibrate(*arguments, globals); }};
 }
 

@@ -1,4 +1,4 @@
-"""Models that run: evaluation beside transformers, GPTQ."""
+"""Models that run: evaluation and generation beside transformers, GPTQ."""
 
 from __future__ import annotations
 
@@ -74,3 +74,51 @@ def gptq(result: Result) -> str:
             f"MiB; the bar is {model['at_most']:.0f} s."
         )
     return section(*parts, result.measured("python -m bench.gptq.run"))
+
+
+NAMES = {
+    "octavo bfloat16": "`octavo generate`, bfloat16 weights",
+    "octavo bfloat16, rounded": "the same, `--activations bfloat16`",
+    "octavo mxfp4": "`octavo generate`, MXFP4 weights",
+    "octavo mxfp4, rounded": "the same, `--activations bfloat16`",
+    "transformers bfloat16": "transformers, bfloat16",
+    "transformers float32": "transformers, float32",
+}
+
+
+def generation(result: Result) -> str:
+    parts = [f"### Generating text, {result.machine_name}"]
+    for data in result.data["models"]:
+        rates, prompts = (
+            {side: statistics.median(runs) for side, runs in data[key].items()}
+            for key in ("tokens_per_second", "prompt_tokens_per_second")
+        )
+        sides = [side for side in NAMES if side in rates]
+        peer, rivals = rates.get("transformers bfloat16"), "without transformers"
+        if peer:
+            rivals = f"transformers {data['transformers']}, torch {data['torch']}"
+        parts += [
+            f"{data['model']}: {data['tokens']} tokens after a prompt of {data['prompt']}, greedy, "
+            f"{data['threads']} thread{'s' * (data['threads'] != 1)}, load {data['load']:.1f} from "
+            f"other processes ({rivals}).",
+            table(
+                ["", "tokens/s", "beside transformers, bfloat16", "prompt, tokens/s"],
+                [
+                    [
+                        NAMES[side],
+                        f"{rates[side]:.1f}",
+                        times(rates[side] / peer) if peer else "",
+                        f"{prompts[side]:.0f}",
+                    ]
+                    for side in sides
+                ],
+            ),
+        ]
+    has_bf16 = all(data["has_bf16"] for data in result.data["models"])
+    parts.append(
+        "The bar of MXFP4 weights is 1.5 x transformers in bfloat16."
+        if has_bf16
+        else "This CPU does not multiply bfloat16, so nothing is held to the bar of MXFP4 weights, "
+        "1.5 x transformers in bfloat16."
+    )
+    return section(*parts, result.measured("python -m bench.generate.run"))

@@ -60,6 +60,7 @@ def performance() -> str:
         *cpu_sections("forced-avx512", x86.forced),
         *cpu_sections("eval", models.evaluation),
         *cpu_sections("gptq", models.gptq),
+        *cpu_sections("generate", models.generation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
         quality.quality(newest("quality")),

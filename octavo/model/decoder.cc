@@ -79,7 +79,7 @@ void Decoder::check_ids(std::span<const std::int32_t> ids, const DecoderCache* c
 }
 
 Tensor Decoder::hidden_of(std::span<const std::int32_t> ids, DecoderCache* cache,
-                          const LinearRun& run) const {
+                          const LinearRun& run, std::int64_t context) const {
   const auto count = static_cast<std::int64_t>(ids.size());
   const std::int64_t width = config().hidden;
   Tensor hidden = Tensor::values({count, width}, DType::f32);
@@ -92,6 +92,7 @@ Tensor Decoder::hidden_of(std::span<const std::int32_t> ids, DecoderCache* cache
       layers_[layer].forward(
           {.hidden = value_view(hidden.view().data, DType::f32, {1, count, width}),
            .cache = cache == nullptr ? nullptr : &cache->layer(layer),
+           .context = context,
            .run = run});
   } catch (...) {
     if (cache != nullptr) cache->truncate(before);
@@ -117,10 +118,11 @@ Tensor Decoder::logits(std::span<const std::int32_t> ids, DecoderCache* cache,
 Tensor Decoder::next_logits(std::span<const std::int32_t> ids, DecoderCache& cache,
                             const LinearRun& run) const {
   check_ids(ids, &cache);
+  const std::int64_t context = cache.length() + static_cast<std::int64_t>(ids.size());
   Tensor last;
   for (std::size_t first = 0; first < ids.size(); first += kTokens) {
     const auto part = ids.subspan(first, std::min(kTokens, ids.size() - first));
-    const Tensor hidden = hidden_of(part, &cache, run);
+    const Tensor hidden = hidden_of(part, &cache, run, context);
     if (first + part.size() < ids.size()) continue;
     last = head_of(rows_from(hidden.view(), hidden.shape()[0] - 1, 1), run);
   }

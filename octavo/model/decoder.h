@@ -52,14 +52,16 @@ class OCTAVO_API Decoder {
   // tokens than the model has positions; the cache is then as it was.
   [[nodiscard]] Tensor logits(std::span<const std::int32_t> ids, DecoderCache* cache = nullptr,
                               const LinearRun& run = {}) const;
-  // Of the last of these tokens, [vocabulary]. Long texts are taken a part at a time.
+  // Of the last of these tokens, [vocabulary]. Long texts are taken a part at a time, with the same
+  // result.
   [[nodiscard]] Tensor next_logits(std::span<const std::int32_t> ids, DecoderCache& cache,
                                    const LinearRun& run = {}) const;
 
  private:
   void check_ids(std::span<const std::int32_t> ids, const DecoderCache* cache) const;
+  // `context`: tokens of the whole prompt, those in the cache included; 0: these are the last.
   [[nodiscard]] Tensor hidden_of(std::span<const std::int32_t> ids, DecoderCache* cache,
-                                 const LinearRun& run) const;
+                                 const LinearRun& run, std::int64_t context = 0) const;
   [[nodiscard]] Tensor head_of(const View& hidden, const LinearRun& run) const;
 
   std::shared_ptr<const ModelFiles> files_;

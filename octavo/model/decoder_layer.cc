@@ -35,7 +35,7 @@ void DecoderLayer::forward(const LayerCall& call) const {
         hidden.shape[1], " tokens after ", before, "; expected at most the ", parts_->max_positions,
         " positions that the model has");
   if (element_count(hidden.shape) == 0) return;
-  const LayerRun run{.run = call.run, .observer = call.observer};
+  const LayerRun run{.run = call.run, .observer = call.observer, .context = call.context};
   if (hidden.dtype == DType::f32) return parts_->layer.forward(hidden, call.cache, run);
   const Tensor wide = converted(hidden, DType::f32, kOp, call.run);
   parts_->layer.forward(wide.view(), call.cache, run);

@@ -27,6 +27,7 @@ struct LayerCall {
   // begins at position 0 and its tokens see each other alone.
   KvCache* cache = nullptr;
   const LayerObserver* observer = nullptr;
+  std::int64_t context = 0;  // as in LayerRun: of a prompt in parts, the tokens of the whole one
   LinearRun run{};
 };
 

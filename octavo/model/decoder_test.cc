@@ -91,6 +91,34 @@ TEST_F(DecoderTest, TokensOneByOneOrInPartsGiveTheSameLogits) {
   }
 }
 
+// next_logits takes 1024 tokens at a time; before, the first of them had the frequencies of a
+// context that ended there.
+TEST_F(DecoderTest, LongPromptsHaveTheFrequenciesOfTheirWholeLength) {
+  const char* const scalings[] = {
+      R"({"rope_type": "longrope", "short_factor": [1, 1, 1], "long_factor": [2, 3, 4],
+          "original_max_position_embeddings": 1050})",
+      R"({"rope_type": "dynamic", "factor": 64})"};
+  for (const char* scaling : scalings) {
+    SCOPED_TRACE(scaling);
+    TinyModel model{.layers = 1};
+    model.fill();
+    Json config = model.config();
+    const Json rope = parse_json(scaling, "rope");
+    config.set("max_position_embeddings", rope["factor"].is_null() ? 2048 : 64);
+    config.set("rope_scaling", rope);
+    save("model/config.json", config.dump());
+    write_tensors(path("model/model.safetensors"), model.tensors);
+    const Decoder decoder(path("model"));
+    const auto ids = some_ids(1100);
+    const Tensor whole = decoder.logits(ids);
+    DecoderCache cache = decoder.make_cache();
+    const Tensor last = decoder.next_logits(ids, cache);
+    const auto row = whole.span<float>().last(50);
+    const Matrix64 wanted{std::vector<double>(row.begin(), row.end())};
+    expect_near(last, wanted, kTolerance);
+  }
+}
+
 TEST_F(DecoderTest, CachesOfFewerBits) {
   TinyModel model;
   const Decoder decoder(written(model));

@@ -52,18 +52,40 @@ Tensor with_shape(const Tensor& tensor, const Shape& shape) {
   return Tensor::adopt(view, tensor.owner());
 }
 
+// Rows of bytes of each expert, those of gate before those of up.
+Tensor with_rows_in_order(const Tensor& stored, const StackShape& shape) {
+  const View& like = stored.view();
+  const Tensor out = is_value(like.dtype) ? Tensor::values(like.shape, like.dtype)
+                                          : Tensor::codes(like.shape, like.format, like.packed);
+  const std::size_t rows = static_cast<std::size_t>(shape.experts * shape.out),
+                    row_bytes = stored.bytes().size() / rows;
+  parallel_for(static_cast<int>(shape.experts), 0, [&](int expert) {
+    const std::int64_t first = expert * shape.out;
+    for (std::int64_t row = 0; row < shape.out; ++row)
+      std::memcpy(
+          out.bytes().data() + static_cast<std::size_t>(first + row_place(row, shape)) * row_bytes,
+          stored.bytes().data() + static_cast<std::size_t>(first + row) * row_bytes, row_bytes);
+  });
+  return out;
+}
+
 // Codes of all experts' rows as a stack.
 LinearWeight codes_of_stack(const QuantizedTensor& rows, const std::string& name,
                             const StackShape& shape) {
   const std::int64_t tile = rows.scaling.tile.rows;
-  check(!shape.in_out && !shape.interleaved && tile > 0 && shape.out % tile == 0,
+  // Rows of their own scales go anywhere.
+  check(!shape.in_out && tile > 0 && (shape.interleaved ? tile == 1 : shape.out % tile == 0),
         ErrorCode::unsupported, kOp, "'", shown(name, 200),
         "' is an expert stack quantized in an order that octavo does not multiply; dequantize the "
         "checkpoint, or split its experts (octavo convert)");
   auto out = std::make_shared<QuantizedTensor>(rows);
   out->shape = stored_shape(shape);
-  out->rowwise.codes = with_shape(rows.rowwise.codes, out->shape);
-  out->rowwise.scales = with_shape(rows.rowwise.scales, scale_shape(out->shape, rows.scaling));
+  const auto placed = [&](const Tensor& stored) {
+    return shape.interleaved ? with_rows_in_order(stored, shape) : stored;
+  };
+  out->rowwise.codes = with_shape(placed(rows.rowwise.codes), out->shape);
+  out->rowwise.scales =
+      with_shape(placed(rows.rowwise.scales), scale_shape(out->shape, rows.scaling));
   return {.codes = std::move(out)};
 }
 
@@ -127,15 +149,17 @@ Tensor stack_of_biases(const std::vector<FrozenLinear>& each) {
   return out;
 }
 
-// gpt-oss alone must have biases here; its stacks are [in, out] with gate and up alternating. Of
-// other stacks the shapes tell the orientation.
+// gpt-oss alone must have biases here; gate and up alternate in its stacks, which are [in, out] as
+// values and [out, in] as the codes that are published. Of other stacks the shapes tell the
+// orientation.
 std::vector<LayerBuilder::Stack> LayerBuilder::stacks(const std::string& at) const {
   const ExpertsConfig& experts = config_.experts;
   const std::string up = at + "experts.gate_up_proj", down = at + "experts.down_proj";
   const std::int64_t mid = experts.intermediate, hidden = config_.hidden;
   const std::optional<Shape> stored = files_.shape_of(up);
-  const bool in_out = experts.biases || (stored == Shape{experts.count, hidden, 2 * mid} &&
-                                         stored != Shape{experts.count, 2 * mid, hidden});
+  const bool in_out = (experts.biases && !files_.has(up + "_blocks")) ||
+                      (stored == Shape{experts.count, hidden, 2 * mid} &&
+                       stored != Shape{experts.count, 2 * mid, hidden});
   return {{.name = up,
            .shape = {.experts = experts.count,
                      .out = 2 * mid,

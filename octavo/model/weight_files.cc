@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/decoded_weight_internal.h"
 #include "octavo/model/weight_files_internal.h"
 #include "octavo/nn/converted_internal.h"
 #include "octavo/quant/quantize.h"
@@ -25,6 +27,16 @@ Shape collapsed(const Shape& shape) {
   return {cols == 0 ? 0 : element_count(shape) / cols, cols};
 }
 
+// gpt-oss as it is published is of no dialect; its stacks of codes lie as octavo's do.
+Recognized recognized_in(const CheckpointReader& reader) {
+  std::vector<FoundWeight> stacks = gpt_oss_stacks(reader);
+  if (stacks.empty()) return recognize(reader);
+  Recognized out;
+  out.quantized = true;
+  out.weights = std::move(stacks);
+  return out;
+}
+
 Tensor reshaped(const Tensor& values, const Shape& shape) {
   return Tensor::adopt(value_view(values.view().data, values.dtype(), shape), values.owner());
 }
@@ -33,7 +45,7 @@ Tensor reshaped(const Tensor& values, const Shape& shape) {
 
 WeightFiles::WeightFiles(const std::string& path, std::optional<DType> type, int threads)
     : reader_(path),
-      recognized_(recognize(reader_)),
+      recognized_(recognized_in(reader_)),
       inputs_(reader_, recognized_),
       type_(type),
       threads_(threads) {

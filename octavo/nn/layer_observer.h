@@ -28,6 +28,9 @@ struct LayerObserver {
 struct LayerRun {
   LinearRun run{};
   const LayerObserver* observer = nullptr;
+  // Tokens of the whole prompt, where these are a part of it and more follow: RoPE may depend on
+  // its length. 0: these are the last.
+  std::int64_t context = 0;
 
   [[nodiscard]] bool observes_inputs() const { return observer != nullptr && observer->on_input; }
 };

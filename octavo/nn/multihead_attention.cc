@@ -92,12 +92,14 @@ void MultiheadAttention::forward_into(const Produced& x, std::int64_t batch, con
       normed(k_norm, heads_of(projected, batch, head_size, heads, kv_heads), k_memory, run.run);
   const View v = heads_first(heads_of(projected, batch, head_size, heads + kv_heads, kv_heads));
   if (rope != nullptr) {
+    const std::int64_t context = std::max(run.context, first + tokens);
     // Q and K as they lie side by side are rotated by the same cosines and sines, found once.
     if (!q_norm.exists() && !k_norm.exists()) {
-      rope->forward(heads_of(projected, batch, head_size, 0, heads + kv_heads), first, run.run);
+      rope->forward(heads_of(projected, batch, head_size, 0, heads + kv_heads), first, context,
+                    run.run);
     } else {
-      rope->forward(q, first, run.run);
-      rope->forward(k, first, run.run);
+      rope->forward(q, first, context, run.run);
+      rope->forward(k, first, context, run.run);
     }
   }
   const View keys = heads_first(k);

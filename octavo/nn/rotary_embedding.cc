@@ -27,10 +27,10 @@ std::vector<float> RotaryEmbedding::frequencies_for(std::int64_t length) const {
   return rope_frequencies(base, static_cast<std::int64_t>(rotated));
 }
 
-void RotaryEmbedding::forward(const View& x, std::int64_t first, const LinearRun& run) const {
+void RotaryEmbedding::forward(const View& x, std::int64_t first, std::int64_t context,
+                              const LinearRun& run) const {
   if (!rotates()) return;
-  const std::int64_t tokens = x.shape[x.shape.rank() - 3];
-  const std::vector<float> frequencies = frequencies_for(first + tokens);
+  const std::vector<float> frequencies = frequencies_for(context);
   rope_into(x,
             {.inverse_frequencies = view_of(std::span<const float>(frequencies)),
              .factor = attention_factor,

@@ -31,8 +31,10 @@ struct OCTAVO_API RotaryEmbedding {
   [[nodiscard]] bool rotates() const { return !inverse_frequencies.empty(); }
   // For a context of this number of tokens.
   [[nodiscard]] std::vector<float> frequencies_for(std::int64_t length) const;
-  // In place: [batch, tokens, heads, head_size] of tokens from position `first` on.
-  void forward(const View& x, std::int64_t first, const LinearRun& run = {}) const;
+  // In place: [batch, tokens, heads, head_size] of tokens from position `first` on, of a context
+  // of this number of tokens: of a prompt that comes in parts the whole one, not that up to here.
+  void forward(const View& x, std::int64_t first, std::int64_t context,
+               const LinearRun& run = {}) const;
 };
 
 // base^(-2 i / rotated), in f32 step by step as transformers computes it: angles of far positions

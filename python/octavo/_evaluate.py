@@ -188,6 +188,7 @@ def calibrate(
     tokens: int | None = None,
     max_memory: int | str = 4 << 30,
     temporary: Path | None = None,
+    resume: Path | None = None,
     threads: int = 0,
     progress: OnProgress | None = None,
 ) -> Calibration:
@@ -196,7 +197,8 @@ def calibrate(
     Of every Linear's input amax, E[x^2] and E[x x^T] of 16 neighbouring channels; amax of K and V;
     tokens seen by each expert. hessians: "block16", "none", or "full:EXPRESSION": that of all
     channels, too, of modules whose name the expression is found in. Other arguments are those of
-    evaluate. load reads the file, whose form docs/numerics/statistics.md has.
+    evaluate; the state in `resume` goes when the file is written. load reads the file, whose form
+    docs/numerics/statistics.md has.
     """
     op = "calibrate"
     full = hessians[5:] if isinstance(hessians, str) and hessians.startswith("full:") else ""
@@ -216,6 +218,7 @@ def calibrate(
             full_hessians=checked.word(op, "hessians", full),
             max_memory=checked.size(op, "max_memory", max_memory),
             temporary="" if temporary is None else checked.path(op, "temporary", temporary),
+            resume="" if resume is None else checked.path(op, "resume", resume),
             threads=checked.threads(op, threads),
             progress=checked.called(op, progress),
         ),

@@ -51,8 +51,8 @@ ModelStatistics run_calibrate(const std::string& model, const std::string& out,
                               const std::vector<std::string>& files, const Contents& contents,
                               const Ids& ids, std::int64_t window, std::int64_t tokens,
                               bool block_hessians, const std::string& full_hessians,
-                              std::uint64_t max_memory, const std::string& temporary, int threads,
-                              const nb::object& progress) {
+                              std::uint64_t max_memory, const std::string& temporary,
+                              const std::string& resume, int threads, const nb::object& progress) {
   CalibrateOptions options{.texts = texts_of("calibrate", files, contents, ids),
                            .window = window,
                            .tokens = tokens,
@@ -60,12 +60,15 @@ ModelStatistics run_calibrate(const std::string& model, const std::string& out,
                            .full_hessians = full_hessians,
                            .max_memory = max_memory,
                            .temporary = temporary,
+                           .resume = resume,
+                           .keep_state = true,
                            .threads = threads};
   ModelStatistics seen = watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
     return calibrate(model, options);
   });
   if (!out.empty()) write_statistics(out, seen);
+  if (!resume.empty()) remove_calibration_state(resume);
   return seen;
 }
 
@@ -90,7 +93,7 @@ void bind_eval(nb::module_& module) {
   module.def("calibrate", &run_calibrate, nb::arg("model"), nb::kw_only(), nb::arg("out"),
              nb::arg("files"), nb::arg("contents"), nb::arg("ids"), nb::arg("window"),
              nb::arg("tokens"), nb::arg("block_hessians"), nb::arg("full_hessians"),
-             nb::arg("max_memory"), nb::arg("temporary"), nb::arg("threads"),
+             nb::arg("max_memory"), nb::arg("temporary"), nb::arg("resume"), nb::arg("threads"),
              nb::arg("progress").none());
 }
 

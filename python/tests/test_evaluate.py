@@ -182,6 +182,24 @@ def test_statistics_are_those_of_the_inputs(folders, tmp_path):
             )
 
 
+def test_statistics_of_a_run_that_was_stopped(folders, tmp_path):
+    def stopped(done, total, *_):
+        if 2 * done > total:
+            raise KeyboardInterrupt
+
+    texts, state = {"ids": IDS.tolist()}, tmp_path / "state"
+    whole, out = tmp_path / "whole.safetensors", tmp_path / "out.safetensors"
+    ov.calibrate(folders / "original", texts, whole, window=128)
+    with pytest.raises(KeyboardInterrupt):
+        ov.calibrate(folders / "original", texts, out, window=128, resume=state, progress=stopped)
+    assert json.loads((state / "state.json").read_text())["next_layer"] > 0 and not out.exists()
+    with pytest.raises(ValueError, match="the state of another run: models"):
+        ov.calibrate(folders / "noisy", texts, out, window=128, resume=state)
+    ov.calibrate(folders / "original", texts, out, window=128, resume=state)
+    assert out.read_bytes() == whole.read_bytes()
+    assert not state.exists()
+
+
 def test_results_are_objects(folders):
     calls = []
     seen = ov.evaluate(

@@ -1,7 +1,9 @@
-"""The pages beside the report: recipes side by side, a mix, a sweep, and attention's rungs."""
+"""The pages beside the report: recipes side by side, a mix, a sweep, models on a text, and
+attention's rungs."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +60,24 @@ def sweep(tmp_path_factory) -> Path:
     return page
 
 
-@pytest.fixture(params=["recipes", "mix", "sweep", "attention"])
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory) -> Path:
+    """Two models beside their original, on two texts."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    tiny_model.runnable(folder / "model")
+    for recipe in RECIPES[1:]:
+        run("quantize", folder / "model", "-o", folder / recipe, "--recipe", recipe)
+    ids = [(7 * i * i + 3) % 64 for i in range(300)]
+    for name, some in (("a.json", ids), ("b.json", ids[::-1])):
+        (folder / name).write_text(json.dumps(some))
+    page = folder / "evaluation.html"
+    models = [folder / recipe for recipe in RECIPES[1:]]
+    texts = ["--ids", folder / "a.json", "--ids", folder / "b.json"]
+    run("eval", *models, "--against", folder / "model", *texts, "--report", page)
+    return page
+
+
+@pytest.fixture(params=["recipes", "mix", "sweep", "evaluation", "attention"])
 def page(request) -> Path:
     return request.getfixturevalue(request.param)
 
@@ -73,6 +92,11 @@ def test_every_recipe_and_rung_is_named(recipes, attention):
     assert "model.layers.1.mlp.down_proj.weight" in heads
     rungs = Outline(attention).text
     assert all(name in rungs for name in RUNGS)
+
+
+def test_every_model_and_text_is_named(evaluation):
+    shown = Outline(evaluation).text
+    assert all(name in shown for name in (*RECIPES[1:], "a.json", "b.json", "Perplexity"))
 
 
 def test_a_mix_is_called_one(mix):

@@ -125,26 +125,31 @@ def test_models_of_another_shape(model):
     model(*EVAL, "other", "--against", "model").refused(1, "1 layers", "one by one")
 
 
+def killed(model, arguments):
+    """A command with --resume state, killed when it has stored its state for the first time."""
+    state = model.folder / "state" / "state.json"
+    for _ in range(40):
+        started = subprocess.Popen(
+            [model.path, *arguments],
+            cwd=model.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + 30
+        while not state.exists() and started.poll() is None:
+            assert time.monotonic() < until
+        started.send_signal(signal.SIGKILL)
+        if started.wait() == -signal.SIGKILL and state.exists():
+            break
+    else:
+        pytest.fail("was always done before the kill")
+    assert json.loads(state.read_text())["next_layer"] in (0, 1, 2)
+
+
 def test_resume_after_a_kill(model):
     quantized(model, "nvfp4", "four")
     arguments = [*EVAL, "four", "--against", "model", "--json"]
     whole = without_seconds(model.good(*arguments))
     state = model.folder / "state"
-    command = [model.path, *arguments, "--resume", "state"]
-    for _ in range(40):
-        started = subprocess.Popen(
-            command, cwd=model.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 30
-        while not (state / "state.json").exists() and started.poll() is None:
-            assert time.monotonic() < until
-        started.send_signal(signal.SIGKILL)
-        if started.wait() == -signal.SIGKILL and (state / "state.json").exists():
-            break
-    else:
-        pytest.fail("was always done before the kill")
-    stored = json.loads((state / "state.json").read_text())
-    assert stored["next_layer"] in (0, 1, 2)
+    killed(model, [*arguments, "--resume", "state"])
     model(*EVAL[:-1], "64", "four", "--against", "model", "--resume", "state").refused(
         1, "another run", "window"
     )
@@ -222,6 +227,25 @@ def test_calibrate(model):
     model.good(*arguments, *again, "--max-memory", "64M")
     for key, value in load_file(model.folder / "again.safetensors").items():
         np.testing.assert_array_equal(stats[key], value)
+
+
+def test_calibrate_goes_on_after_a_kill(model):
+    arguments = ["calibrate", "model", *EVAL[1:], "-o"]
+    model.good(*arguments, "whole.safetensors")
+    resumed = [*arguments, "resumed.safetensors", "--resume", "state"]
+    killed(model, resumed)
+    assert not (model.folder / "resumed.safetensors").exists()
+    model(*resumed, "--hessians", "none").refused(1, "another run", "Hessians of blocks")
+    model(*resumed[:5], "64", *resumed[6:]).refused(1, "another run", "window")
+    weights = model.folder / "model" / "model.safetensors"
+    of_this = weights.read_bytes()
+    tiny_model.write(weights, tiny_model.llama_weights(seed=9))
+    model(*resumed).refused(1, "another run", "models")
+    weights.write_bytes(of_this)
+    model.good(*resumed)
+    whole, again = (model.folder / f"{name}.safetensors" for name in ("whole", "resumed"))
+    assert whole.read_bytes() == again.read_bytes()
+    assert not (model.folder / "state").exists()
 
 
 def test_calibrate_mistakes(model):

@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import torch
 import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXT = pathlib.Path(os.environ.get("OCTAVO_TEXT", "/usr/share/common-licenses/GPL-3"))
 PROGRAM = os.environ.get("OCTAVO_PROGRAM", str(ROOT / "build" / "release" / "bin" / "octavo"))
 
 SIZES = {
@@ -78,6 +80,62 @@ def without_activations(folder, copy):
 
 def relative(a, b):
     return ((a - b).norm() / b.norm()).item()
+
+
+# Logits relative to the largest. Both compute in f32 (u = 6e-8) and sum in different orders: a
+# product of K terms is off by at most (K + 8) u of the sum of their magnitudes, 3e-5 of K = 512,
+# and by sqrt(K) u, 1e-6, where errors are of either sign, as they are. A mistake in a formula
+# changes logits by more than 1e-3.
+TOLERANCE = 1e-4
+# Those whose target is compressed-tensors.
+RECIPES = (
+    "fp8", "fp8-channel", "fp8-block", "int8-channel", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int4"
+)  # fmt: skip
+
+
+def tolerance_of(recipe, layers):
+    """Of NVFP4 the peer rounds the product of a weight's two scales to bf16: its weights differ by
+    half an ulp of that, 2^-9 of themselves, of either sign, in four products of each layer."""
+    return 2**-9 * (4 * layers) ** 0.5 if recipe == "nvfp4" else TOLERANCE
+
+
+def logits_in_f32(folder, prompts):
+    """Weights are decoded as they are read: where products do it, some recipes get bf16."""
+    more = {}
+    if "quantization_config" in json.loads((pathlib.Path(folder) / "config.json").read_text()):
+        more["quantization_config"] = transformers.CompressedTensorsConfig(run_compressed=False)
+    loader = transformers.AutoModelForCausalLM
+    model = loader.from_pretrained(folder, dtype=torch.float32, **more).float().eval()
+    with torch.no_grad():
+        return [model(torch.tensor([ids])).logits[0].numpy() for ids in prompts]
+
+
+def logits_of_recipe(octavo_package, source, folder, recipe, prompts, more=()):
+    """Of a quantized model by octavo and by transformers, and by transformers with its inputs as
+    they are, not quantized; the last is None where the recipe quantizes weights alone. The source
+    is float32: of another one the peer decodes weights to its type, with a rounding more."""
+    folder.mkdir()
+    words = ["--recipe", recipe, "--target", "compressed-tensors", *more]
+    octavo("quantize", source, "-o", folder / "q", *words)
+    model = octavo_package.load_model(folder / "q")
+    got, wanted = [model.logits(ids) for ids in prompts], logits_in_f32(folder / "q", prompts)
+    config = json.loads((folder / "q" / "config.json").read_text())["quantization_config"]
+    if not any(group["input_activations"] for group in config["config_groups"].values()):
+        return got, wanted, None
+    weights_only = without_activations(folder / "q", folder / "weights-only")
+    return got, wanted, logits_in_f32(weights_only, prompts)
+
+
+def check_quantized_inputs(got, wanted, weights_only):
+    """The two round inputs that differ in their last bits. One that lies between two codes may go
+    either way, and then more of the next layer's do; in the end the codes of both are independent
+    roundings of the same numbers, whose difference is sqrt(2) of what either does to the logits."""
+    error, effect = (
+        np.linalg.norm(np.concatenate(wanted) - np.concatenate(other))
+        for other in (got, weights_only)
+    )
+    print(f"off by {error / effect:.2f} of what quantized inputs do")
+    assert error <= 2**0.5 * effect
 
 
 def verdict(folder):

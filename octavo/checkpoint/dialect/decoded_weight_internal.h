@@ -53,5 +53,8 @@ using DecodedWeights = std::vector<std::unique_ptr<const DecodedWeight>>;
 // Stacks of gpt-oss: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in /
 // 32] are the weight NAME [experts, in, out] of the model in bf16. None where there are none.
 [[nodiscard]] DecodedWeights gpt_oss_weights(const CheckpointReader& checkpoint);
+// The same stacks as codes in octavo's layout, [experts, out, in] of the preset mxfp4, for
+// read_row_block with Dialect::octavo; of gate_up_proj rows of gate and up alternate.
+[[nodiscard]] std::vector<FoundWeight> gpt_oss_stacks(const CheckpointReader& checkpoint);
 
 }  // namespace octavo

@@ -24,13 +24,20 @@ struct CalibrateOptions {
   std::string full_hessians{};
   std::uint64_t max_memory = std::uint64_t{4} << 30;
   std::string temporary{};
+  // As in EvaluateOptions: a folder for the state after each layer, from which a calibration that
+  // ended before it was done goes on.
+  std::string resume{};
+  bool keep_state = false;
   int threads = 0;  // 0: all; no number depends on it
   OnProgress on_progress{};
 };
 
 // Throws Error(io) where it is cancelled, Error(invalid_argument), before the walk, where the
-// expression finds no module, or statistics and the walk together do not fit into max_memory.
+// expression finds no module, or statistics and the walk together do not fit into max_memory, or
+// the state in `resume` is of another model, text or option.
 [[nodiscard]] OCTAVO_API ModelStatistics calibrate(const std::string& model,
                                                    const CalibrateOptions& options);
+// Of the folder CalibrateOptions::resume, which goes too where nothing else is in it.
+OCTAVO_API void remove_calibration_state(const std::string& resume);
 
 }  // namespace octavo

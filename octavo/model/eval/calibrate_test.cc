@@ -4,12 +4,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/gguf/gguf_testing_internal.h"
 #include "octavo/model/eval/eval_testing_internal.h"
+#include "octavo/model/eval/evaluate_internal.h"
 #include "octavo/model/eval/imatrix_file_internal.h"
 #include "octavo/model/eval/input_sums_internal.h"
 #include "octavo/model/eval/statistics_collector_internal.h"
@@ -166,6 +168,113 @@ TEST(Calibrate, LooksForModulesBeforeItWalks) {
   EXPECT_THROW(
       (void)calibrate_model(model, {.texts = {random_text("a", 100)}, .full_hessians = "q_proj"}),
       Error);
+}
+
+std::string written(const ModelStatistics& statistics) {
+  const std::string path = in_folder("octavo_calibrate_written.safetensors");
+  write_statistics(path, statistics);
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A model whose second layer fails, once.
+struct Interrupted {
+  explicit Interrupted(const std::string& name)
+      : folder(std::filesystem::path(::testing::TempDir()) / name) {
+    std::filesystem::remove_all(folder);
+    options.resume = folder.string();
+    model.on_layer_ = [](std::int64_t layer) {
+      if (layer == 1) fail(ErrorCode::io, "test", "the machine went away");
+    };
+    EXPECT_THROW((void)calibrate_model(model, options), Error);
+    model.on_layer_ = {};
+  }
+  ~Interrupted() { std::filesystem::remove_all(folder); }
+  Interrupted(const Interrupted&) = delete;
+  Interrupted& operator=(const Interrupted&) = delete;
+
+  std::filesystem::path folder;
+  HandmadeModel model{"model"};
+  CalibrateOptions options{
+      .texts = {random_text("a", 200)}, .window = 64, .full_hessians = "layers\\.[01]\\."};
+};
+
+TEST(Calibrate, GoesOnFromTheLastLayer) {
+  Interrupted run("octavo_calibrate_resume");
+  CalibrateOptions without = run.options;
+  without.resume.clear();
+  const std::string whole = written(calibrate_model(run.model, without));
+  std::vector<std::int64_t> layers;
+  run.model.on_layer_ = [&](std::int64_t layer) { layers.push_back(layer); };
+  run.options.keep_state = true;
+  EXPECT_EQ(written(calibrate_model(run.model, run.options)), whole);
+  EXPECT_EQ(layers.front(), 1) << "the first layer was done";
+  layers.clear();
+  EXPECT_EQ(written(calibrate_model(run.model, run.options)), whole);
+  EXPECT_TRUE(layers.empty()) << "all layers were done";
+  std::ofstream(run.folder / "statistics-mine.safetensors") << "mine";
+  remove_calibration_state(run.folder.string());
+  EXPECT_TRUE(std::filesystem::remove(run.folder / "statistics-mine.safetensors"));
+  EXPECT_TRUE(std::filesystem::is_empty(run.folder)) << "what is its own is removed";
+}
+
+TEST(Calibrate, LeavesNoStateWhenAllIsDone) {
+  Interrupted run("octavo_calibrate_done");
+  (void)calibrate_model(run.model, run.options);
+  EXPECT_FALSE(std::filesystem::exists(run.folder));
+}
+
+TEST(Calibrate, RefusesTheStateOfAnother) {
+  Interrupted run("octavo_calibrate_other");
+  const auto refused = [&](const CalibrateOptions& options, const char* words) {
+    try {
+      (void)calibrate_model(run.model, options);
+      ADD_FAILURE() << "expected an error about " << words;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  run.model.fingerprint_ = 8;
+  refused(run.options, "the state of another run: models");
+  run.model.fingerprint_ = 7;
+  CalibrateOptions other = run.options;
+  other.texts = {random_text("a", 200, 9)};
+  refused(other, "the state of another run: texts");
+  other = run.options;
+  other.window = 32;
+  refused(other, "window 64 there, 32 here");
+  other = run.options;
+  other.block_hessians = false;
+  refused(other, "Hessians of blocks true there, false here");
+  other = run.options;
+  other.full_hessians = "layers";
+  refused(other, "Hessians of all channels");
+  const auto first = run.folder / "statistics-0.safetensors";
+  std::filesystem::resize_file(first, 100);
+  refused(run.options, "damaged or not whole: of layer 0");
+  std::filesystem::remove(first);
+  refused(run.options, "damaged or not whole: of layer 0");
+  ModelStatistics foreign;
+  foreign.origin.fingerprint = 8;
+  write_statistics(first.string(), foreign);
+  refused(run.options, "of layer 0, it is of another model");
+}
+
+// What an evaluation left is no state of a calibration.
+TEST(Calibrate, RefusesTheStateOfAnEvaluation) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "octavo_calibrate_eval";
+  std::filesystem::remove_all(folder);
+  HandmadeModel model("model");
+  const EvalModel* const models[] = {&model};
+  (void)evaluate_models(models, {.texts = {random_text("a", 200)},
+                                 .window = 64,
+                                 .resume = folder.string(),
+                                 .keep_state = true});
+  EXPECT_THROW(
+      (void)calibrate_model(
+          model, {.texts = {random_text("a", 200)}, .window = 64, .resume = folder.string()}),
+      Error);
+  std::filesystem::remove_all(folder);
 }
 
 ModelStatistics sample() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -104,34 +105,45 @@ void StatisticsCollector::add_routing(std::string_view module,
   for (std::size_t i = 0; i < tokens.size(); ++i) of.tokens[i] += tokens[i];
 }
 
-void StatisticsCollector::finish_layer() {
+ModelStatistics StatisticsCollector::finish_layer() {
+  ModelStatistics out;
   for (const auto& [module, sums] : open_) {
     ModuleStatistics one = sums.statistics();
     one.module = module;
-    out_.modules.push_back(std::move(one));
+    out.modules.push_back(std::move(one));
   }
-  open_.clear();
-}
-
-ModelStatistics StatisticsCollector::take() {
-  finish_layer();
   for (auto& [module, of] : caches_) {
     of.module = module;
-    out_.caches.push_back(std::move(of));
+    out.caches.push_back(std::move(of));
   }
   for (auto& [module, of] : routings_) {
     of.module = module;
+    out.routings.push_back(std::move(of));
+  }
+  open_.clear();
+  caches_.clear();
+  routings_.clear();
+  return out;
+}
+
+void StatisticsCollector::add(ModelStatistics layer) {
+  std::ranges::move(layer.modules, std::back_inserter(out_.modules));
+  std::ranges::move(layer.caches, std::back_inserter(out_.caches));
+  std::ranges::move(layer.routings, std::back_inserter(out_.routings));
+}
+
+ModelStatistics StatisticsCollector::take() {
+  for (const RoutingStatistics& of : out_.routings) {
     std::string unseen;
     std::size_t count = 0;
     for (std::size_t expert = 0; expert < of.tokens.size(); ++expert)
       if (of.tokens[expert] == 0 && ++count <= kNamedExperts)
         unseen += text(unseen.empty() ? "" : ", ", expert);
     if (count > 0)
-      out_.notes.push_back(text("'", shown(module, 160), "': no token reached ", count, " of ",
+      out_.notes.push_back(text("'", shown(of.module, 160), "': no token reached ", count, " of ",
                                 of.tokens.size(), " experts: ", unseen,
                                 count > kNamedExperts ? ", ..." : "",
                                 "; calibrate on more text, or nothing is known of their inputs"));
-    out_.routings.push_back(std::move(of));
   }
   return std::move(out_);
 }

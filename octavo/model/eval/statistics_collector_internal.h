@@ -32,7 +32,9 @@ class StatisticsCollector {
   [[nodiscard]] Needs needs(const EvalModel& model) const;
 
   [[nodiscard]] LayerObserver observer();
-  void finish_layer();
+  // Closes the sums of a layer: its statistics.
+  [[nodiscard]] ModelStatistics finish_layer();
+  void add(ModelStatistics layer);  // of a finished one, layers in order
   [[nodiscard]] ModelStatistics take();
 
  private:
