@@ -46,8 +46,9 @@ def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, 
     loaded, wanted = models.logits(weights_only), models.logits(plain)
     # Codes have at most seven significant bits (INT8, FP8 four) and scales eight (bf16) or one:
     # their product is exact in f32, and rounds to bf16 in one way. NVFP4's scale is a product or
-    # quotient of three numbers, which the loader rounds to f32 and then to bf16 before it multiplies: weights may
-    # differ by an ulp of bf16, 2^-8 of themselves, and logits by no more than some of that.
+    # quotient of three numbers, which the loader rounds to f32 and then to bf16 before it
+    # multiplies: weights may differ by an ulp of bf16, 2^-8 of themselves, and logits by no more
+    # than some of that.
     assert models.relative(loaded, wanted) <= (2**-7 if recipe == "nvfp4" else 0)
     # With dynamic activation quantization as in a server the logits are still close to the model's.
     source = models.logits(model)
