@@ -91,7 +91,8 @@ def switch(result: Result) -> str:
         f"A network of {data['parameters'] / 1e6:.1f} million parameters trains for "
         f"{data['steps']} steps, with changes at {' and '.join(map(str, data['changes']))}. 20 "
         f"steps after a change the loss is this far from that of the run without: {worst}; at most "
-        f"{100 * data['at_most']:g} % to either side is asked for. [The curves](guide/recipe-switch.svg).",
+        f"{100 * data['at_most']:g} % to either side is asked for. "
+        "[The curves](guide/recipe-switch.svg).",
         "What part of the CPU time of one layer's step (1024 x 1024, a batch of 1024, forward and "
         "backward) its quantizers take, rows and columns of inputs, weight and gradients; beside "
         "it what Transformer Engine's documents say of a GPU.",
