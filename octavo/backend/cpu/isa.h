@@ -166,7 +166,7 @@ inline constexpr int kQuotientRange = 300;
 using ActivateSpan = void (*)(ProducerKind, const double* x, const double* gate, float* out,
                               std::int64_t n);
 
-struct NormSpans;  // attention/norm_lanes.h
+struct NormSpans;  // norm_lanes.h
 
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);

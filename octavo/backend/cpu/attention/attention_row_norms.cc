@@ -10,8 +10,8 @@
 
 #include "octavo/backend/attention_norms_job.h"
 #include "octavo/backend/cpu/attention/attention_operand_values.h"
-#include "octavo/backend/cpu/attention/norm_lanes.h"
 #include "octavo/backend/cpu/gemm/gemm_blocking.h"
+#include "octavo/backend/cpu/norm_lanes.h"
 #include "octavo/backend/cpu/work_split.h"
 
 namespace octavo::cpu {

@@ -1,11 +1,11 @@
 // What has no kernel of its own here is the portable code, compiled for this instruction set: its
 // loops have variable shifts and minima of unsigned numbers, which SSE2 lacks.
-#include "octavo/backend/cpu/attention/norm_lanes.h"
 #include "octavo/backend/cpu/isa/avx512/avx512_internal.h"
 #include "octavo/backend/cpu/isa/portable/count_spans.h"
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
 #include "octavo/backend/cpu/isa/portable/product_lanes.h"
+#include "octavo/backend/cpu/norm_lanes.h"
 #include "octavo/backend/cpu/produce/activation_spans.h"
 
 namespace octavo::cpu {
