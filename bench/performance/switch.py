@@ -64,6 +64,15 @@ def drawing(result: Result) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def distance(data: dict, name: str) -> str:
+    """The largest 20 steps after a change, and to which side of the run without changes."""
+    there, here = dict(data["curves"]["un" + name]), dict(data["curves"][name])
+    found = max((here[at + 20] / there[at + 20] - 1 for at in data["changes"]), key=abs)
+    side = "above" if found > 0 else "below"
+    missed = "" if abs(found) <= data["at_most"] else ", missed"
+    return f"{100 * abs(found):.2f} % {side} ({name}{missed})"
+
+
 def switch(result: Result) -> str:
     data = result.data
     rows = [
@@ -76,13 +85,14 @@ def switch(result: Result) -> str:
         ]
         for row in data["shares"]
     ]
-    worst = ", ".join(f"{100 * value:.2f} % ({name})" for name, value in data["worst"].items())
+    worst = ", ".join(distance(data, name) for name in data["worst"])
     return section(
         f"### Changes of recipe and quantizers in a step, {result.machine_name}",
         f"A network of {data['parameters'] / 1e6:.1f} million parameters trains for "
         f"{data['steps']} steps, with changes at {' and '.join(map(str, data['changes']))}. 20 "
         f"steps after a change the loss is this far from that of the run without: {worst}; at most "
-        f"{100 * data['at_most']:g} % is asked for. [The curves](guide/recipe-switch.svg).",
+        f"{100 * data['at_most']:g} % to either side is asked for. "
+        "[The curves](guide/recipe-switch.svg).",
         "What part of the CPU time of one layer's step (1024 x 1024, a batch of 1024, forward and "
         "backward) its quantizers take, rows and columns of inputs, weight and gradients; beside "
         "it what Transformer Engine's documents say of a GPU.",

@@ -161,7 +161,11 @@ class Stepper {
                                          now.r12, now.r13, now.r14, now.r15};
     if (operand.base >= 0) trace.words.push_back(registers[operand.base]);
     if (operand.index >= 0) trace.words.push_back(registers[operand.index]);
-    if (operand.mask > 0) trace.words.push_back(mask_register(operand.mask));
+    // What a compiler has spilled to the frame and blends under a mask is in a line that it holds.
+    constexpr std::uint64_t kFrame = 1u << 16;
+    const bool is_spilled =
+        operand.base >= 0 && operand.index < 0 && registers[operand.base] - now.rsp < kFrame;
+    if (operand.mask > 0 && !is_spilled) trace.words.push_back(mask_register(operand.mask));
     if (operand.by_vector && !trace.has_vector_index) {
       trace.has_vector_index = true;
       trace.vector_index_at = now.rip;

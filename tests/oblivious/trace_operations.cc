@@ -74,7 +74,7 @@ void TraceCases::add_grouped(const char* name) {
 }
 
 void TraceCases::add_products() {
-  for (const std::int64_t rows : {1, 2, 3, 4, 7, 8, 12, 16, 24}) {
+  for (const std::int64_t rows : {1, 2, 4, 7, 16, 24}) {
     for (const char* name : {"float32", "bfloat16", "float16", "fp8", "fp8-channel", "mxfp8",
                              "mxfp4", "nvfp4", "int8-channel"})
       add_product(name, name, rows);

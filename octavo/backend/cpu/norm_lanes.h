@@ -65,6 +65,7 @@ void norm_errors(DType to, const T* given, bool is_there, T* error, std::int64_t
 
 template <typename T>
 double norm_squares(const T* numbers, std::int64_t n) {
+  if (n == 0) return 0.0;
   T sums[kNormLanes] = {};
   for (std::int64_t i = 0; i < n; i += kNormLanes)
     for (std::int64_t l = 0; l < kNormLanes; ++l) sums[l] += numbers[i + l] * numbers[i + l];

@@ -179,14 +179,18 @@ inline void divide_f32_odd(const float* values, const float* factors, float* out
 // is within two units of the quotient; its rest, exact by a fused multiply-add, brings it within
 // one, and the rest of that to the nearest double (Markstein's theorem: the reciprocal is the
 // nearest one). A rest of zero or NaN (of Inf and NaN) leaves a quotient as it is, with its sign.
+// By bits: a compiler may make a branch of a selection.
+[[gnu::always_inline]] inline double corrected(double quotient, double rest, double reciprocal) {
+  const auto mask = std::uint64_t{0} - static_cast<std::uint64_t>(std::fabs(rest) > 0.0);
+  const auto closer = std::bit_cast<std::uint64_t>(__builtin_fma(rest, reciprocal, quotient));
+  return std::bit_cast<double>((closer & mask) | (std::bit_cast<std::uint64_t>(quotient) & ~mask));
+}
+
 [[gnu::always_inline]] inline double quotient_of(double value, double factor, double reciprocal) {
   if constexpr (!kFusedProducts) return value / factor;
-  const double first = value * reciprocal, rest = __builtin_fma(-first, factor, value),
-               closer = __builtin_fma(rest, reciprocal, first),
-               near = std::fabs(rest) > 0.0 ? closer : first,
-               last = __builtin_fma(-near, factor, value),
-               nearest = __builtin_fma(last, reciprocal, near);
-  return std::fabs(last) > 0.0 ? nearest : near;
+  const double first = value * reciprocal,
+               near = corrected(first, __builtin_fma(-first, factor, value), reciprocal);
+  return corrected(near, __builtin_fma(-near, factor, value), reciprocal);
 }
 
 inline void divide_by_one(const double* values, double factor, double* out, std::int64_t n) {
