@@ -83,7 +83,7 @@ endfunction()
 # long and late ran alone at the end. Those that take more than ten seconds come first.
 set(OCTAVO_TEST_COST_LONG 100)
 set(OCTAVO_TEST_LONG_PROGRAMS
-  "^(every_.*|agreement_test|attention_test|checkpoint_test|gemm_test|pipeline_test)$")
+  "^(every_.*|(agreement|attention|checkpoint|gemm|gemm_thread|pipeline|resume_fork|shared_run_fork)_test)$")
 
 # How test code is compiled: -Og takes half the time of -O3, and the programs run about as fast. The
 # library that it calls keeps its flags. Checks for undefined behaviour in the code of tests take half

@@ -31,10 +31,11 @@ struct Case {
   const char* inputs;  // float32, bfloat16, or a preset: codes, made beforehand
 };
 constexpr Case kCases[] = {
-    {AttentionRung::f32, "float32"},        {AttentionRung::bf16, "float32"},
-    {AttentionRung::bf16, "bfloat16"},      {AttentionRung::strict, "float32"},
-    {AttentionRung::strict, "fp8-channel"}, {AttentionRung::balanced, "float32"},
-    {AttentionRung::fast, "float32"},       {AttentionRung::fast, "fp8-channel"},
+    {AttentionRung::f32, "float32"},      {AttentionRung::f16, "float32"},
+    {AttentionRung::bf16, "float32"},     {AttentionRung::bf16, "bfloat16"},
+    {AttentionRung::strict, "float32"},   {AttentionRung::strict, "fp8-channel"},
+    {AttentionRung::balanced, "float32"}, {AttentionRung::fast, "float32"},
+    {AttentionRung::fast, "fp8-channel"},
 };
 
 // One of Q, K and V: what a call takes, and the same numbers exactly.

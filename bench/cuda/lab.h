@@ -84,6 +84,7 @@ struct Case {
 };
 
 std::vector<Case> cast_cases();
+std::vector<Case> scaled_cases();
 std::vector<Case> quantize_cases();
 
 }  // namespace octavo::bench

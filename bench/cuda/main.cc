@@ -131,6 +131,7 @@ int run(const Arguments& asked) {
   const Stopwatch watch(lab, asked.repeats);
   const CopyRate before = copy_rate(lab, watch);
   std::vector<Case> cases = cast_cases();
+  for (Case& more : scaled_cases()) cases.push_back(std::move(more));
   for (Case& more : quantize_cases()) cases.push_back(std::move(more));
   std::vector<Result> results;
   for (const Case& one : cases) {

@@ -1,10 +1,10 @@
-"""Models that run: evaluation and generation beside transformers."""
+"""Models that run: evaluation and generation beside transformers, GPTQ."""
 
 from __future__ import annotations
 
 import statistics
 
-from .results import Result, section, table, times
+from .results import Result, cores, section, table, times
 
 
 def evaluation(result: Result) -> str:
@@ -52,6 +52,40 @@ def memory(result: Result) -> str:
         f"most; the bar is {data['most_bytes'] / 1e9:.1f} GB.",
         result.measured("python -m bench.eval.memory"),
     )
+
+
+def gptq(result: Result) -> str:
+    data = result.data
+
+    def row(one: dict) -> list[str]:
+        bar = "" if one["at_most"] is None else f"{one['at_most']:.0f} s"
+        seconds = (one["seconds"], *(one[f"{part}_median"] for part in ("factor", "column")))
+        hessian = f"{one['hessian_median']:.1f} s"
+        return [cores(str(one["threads"])), *(f"{s:.2f} s" for s in seconds), bar, hessian]
+
+    rows = data["rows"]
+    size, tokens = f"{rows[0]['rows']} x {rows[0]['width']}", rows[0]["hessian_tokens"]
+    same = len({one["codes"] for one in rows}) == 1
+    parts = [
+        f"### GPTQ of one layer, {result.machine_name}",
+        f"A weight of {size} to {rows[0]['preset']} with damping 0.05, medians of "
+        f"{len(rows[0]['factor_seconds'])} runs: its Hessian is factored, its columns are walked. "
+        f"Summing the Hessian up of {tokens} tokens comes before. "
+        f"{'Codes and errors are the same on any number of cores.' if same else 'CODES DIFFER.'}",
+        table(
+            ["", "GPTQ", "factorisation", "columns", "bar", f"Hessian of {tokens} tokens"],
+            map(row, rows),
+        ),
+    ]
+    if "model" in data:
+        model = data["model"]
+        threads = model["threads"] or model["cores"]
+        parts.append(
+            f"{model['model']} whole, calibrated by {model['tokens']} tokens, on "
+            f"{cores(str(threads))}: {model['seconds']:.0f} s and {model['peak_mebibytes']:.0f} "
+            f"MiB; the bar is {model['at_most']:.0f} s."
+        )
+    return section(*parts, result.measured("python -m bench.gptq.run"))
 
 
 NAMES = {

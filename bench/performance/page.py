@@ -17,6 +17,8 @@ from . import (
     models,
     quality,
     readme,
+    scaled,
+    switch,
     x86,
 )
 from .results import newest, on_h200, results, section
@@ -45,17 +47,20 @@ def performance() -> str:
         section(*TOP),
         "## CPU",
         *cpu_sections("convert", cpu.conversions),
+        *cpu_sections("scaled", scaled.scaled),
         *cpu_sections("quantize", cpu.quantizers),
         *cpu_sections("gemm", cpu.products),
         *cpu_sections("attention", attention.attention),
         *cpu_sections("attention-rates", attention.rates),
         *cpu_sections("linear", cpu.layer),
         *cpu_sections("policy", cpu.policies),
+        *cpu_sections("switch", switch.switch),
         *cpu_sections("x86", x86.x86),
         *cpu_sections("forced-avx2", x86.forced),
         *cpu_sections("forced-avx512", x86.forced),
         *cpu_sections("eval", models.evaluation),
         *cpu_sections("eval-memory", models.memory),
+        *cpu_sections("gptq", models.gptq),
         *cpu_sections("generate", models.generation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),
         cluster.cluster(newest("cluster")),
@@ -92,4 +97,7 @@ def pages(root: Path) -> dict[Path, str]:
         "docs/design/many-machines.md": ("DIVISION", cluster.division(newest("cluster"))),
     }
     made = {root / name: filled((root / name).read_text(), *of) for name, of in marked.items()}
-    return made | {root / "docs" / "performance.md": performance()}
+    made[root / "docs" / "performance.md"] = performance()
+    if results("switch"):
+        made[root / "docs" / "guide" / "recipe-switch.svg"] = switch.drawing(newest("switch"))
+    return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bench.quality.bars import bars_of
+
 from .results import Result, section, table
 
 NAMES = {"octavo": "", "llm-compressor": "llm-compressor: ", "modelopt": "ModelOpt: "}
@@ -30,6 +32,21 @@ def means(data: dict) -> str:
         ]
 
     return table(head, map(row, data["means"]))
+
+
+def bars(data: dict) -> str:
+    """What cases are held to: the best of the policies that a bar is of."""
+
+    def row(one: dict) -> list[str]:
+        if one["value"] is None:
+            return [one["bar"], "", f"{one['at_most']:g}", "", "not measured"]
+        more = f"worst {one['worst']:.3f}" if "worst" in one else f"+- {one['standard_error']:.3f}"
+        runs = f"{more}, {one['runs']} runs"
+        verdict = "" if one["holds"] else "missed"
+        return [one["bar"], f"{one['value']:.3f}, {runs}", f"{one['at_most']:g}",
+                f"`{one['policy']}`", verdict]  # fmt: skip
+
+    return table(["KL", "mean", "bar", "of", ""], map(row, bars_of(data["rows"], data["means"])))
 
 
 def each(data: dict) -> str:
@@ -77,6 +94,9 @@ def quality(result: Result) -> str:
         "weight, and stands beside NVFP4 `max`. KL is the geometric mean over models and texts, "
         "with its standard error; the ratios are means and the worst of single runs.",
         means(data),
+        "What is held to a bar, the best of its policies; a single run is to be at most 0.95 where "
+        "a recipe stands beside itself, at most 1 of mixed plans, which stand beside NVFP4 `max`:",
+        bars(data),
         "Each model and text:",
         each(data),
     ]

@@ -49,11 +49,14 @@ def forced(result: Result) -> str:
     held = [row["holds"] for rows in data["runs"].values() for row in rows if "holds" in row]
     parts = [
         f"### Kernels `{backend}` on a CPU that has more, {result.machine_name}",
-        f"`OCTAVO_BACKEND={backend}`, {data['cpu']}, torch {data['versions']['torch']} limited to the "
-        f"same instructions where it lets itself be. {missing(held)}",
+        f"`OCTAVO_BACKEND={backend}`, {data['cpu']}, torch {data['versions']['torch']} limited to "
+        f"the same instructions where it lets itself be. {missing(held)}",
     ]
-    for kinds, name in ((("cast", "quantize"), "10^9 elements a second"), (("product",), "product, GFLOP/s"),
-                        (("attention", "decode"), "attention, GFLOP/s")):  # fmt: skip
+    for kinds, name in (
+        (("cast", "quantize"), "10^9 elements a second"),
+        (("product",), "product, GFLOP/s"),
+        (("attention", "decode"), "attention, GFLOP/s"),
+    ):
         if rows := rows_of(kinds, counts, found):
             parts.append(table([name, *head], rows))
     command = f"OCTAVO_BACKEND={backend} tools/x86_check --only build,bench"

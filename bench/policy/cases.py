@@ -21,7 +21,11 @@ class Case:
 VALUES = ("float32", "bfloat16")
 CASES = [
     Case("nvfp4", "mse", 6.0),
+    Case("nvfp4", "4over6", 3.0),
+    Case("nvfp4", "wmse", 12.0),
+    Case("nvfp4", "modelopt_sweep", None),  # all 126 codes, for its bytes
     Case("mxfp4", "mse", 6.0),
+    Case("mxfp4", "wmse", None),
     *(
         Case(preset, f"percentile:{percent}", 4.0, cols)
         for preset, cols in (

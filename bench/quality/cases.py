@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-SEARCHED = ("max", "mse", "wmse", "gptq")
+WEIGHTED = ("max", "mse", "wmse", "gptq max", "gptq mse")
+SERVED = ("nvfp4", "mxfp4", "int4", "mixed")  # as weights alone, with scales that servers share
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
     recipe: str  # "mixed": a recipe for each part, within the bits that the policy names
-    policy: str  # of scales; "gptq": rounding by GPTQ on scales that `mse` found
+    policy: str  # of scales; "gptq max": rounding by GPTQ on the scales of that policy
     tool: str = "octavo"
 
     @property
@@ -21,14 +22,21 @@ class Case:
 
     @property
     def target(self) -> str:
-        """What servers load, with the scales that they ask to be shared; recipes of 8 bits, whose
-        activations such a folder declares to be 8 bits, too, as weights alone."""
-        served = self.recipe in ("nvfp4", "mxfp4", "int4", "mixed")
-        return "compressed-tensors" if served else "octavo"
+        """What servers load; recipes of 6 and 8 bits, whose activations such a folder declares to
+        be codes, too, as weights alone."""
+        return "compressed-tensors" if self.recipe in SERVED else "octavo"
 
     @property
     def words(self) -> list[str]:
         return self.policy.split()
+
+    @property
+    def is_gptq(self) -> bool:
+        return self.words[0] == "gptq"
+
+    @property
+    def scale_policy(self) -> str:
+        return self.words[-1] if self.is_gptq else self.policy
 
     @property
     def needs_statistics(self) -> bool:
@@ -39,19 +47,31 @@ def octavo(recipe: str, *policies: str) -> list[Case]:
     return [Case(recipe, policy) for policy in policies]
 
 
+def peer(tool: str, recipe: str, *policies: str) -> list[Case]:
+    return [Case(recipe, policy, tool) for policy in policies]
+
+
 # Evaluated together, in this order: what decides comes first, should a run be stopped.
 BATCHES = [
-    octavo("nvfp4", "max", "4over6", "mse", "wmse", "gptq"),
-    octavo("mxfp4", *SEARCHED),
-    # Choices by errors of weights, and of results; scales are those of `max`.
-    octavo("mixed", "4.5bpw", "5.0bpw", "5.0bpw statistics", "5.5bpw", "5.5bpw statistics"),
+    octavo("nvfp4", "max", "4over6", "mse", "wmse"),
+    octavo("nvfp4", "gptq max", "gptq mse"),
+    octavo("mxfp4", "max", "mse", "gptq max"),
     # Weights alone, as the recipes above: each tool's own rule, and the best it has.
-    [Case(*words, "llm-compressor") for words in (("nvfp4", "rtn"), ("nvfp4", "gptq"))],
-    [Case(*words, "llm-compressor") for words in (("mxfp4", "rtn"), ("mxfp4", "gptq"))],
-    [Case("nvfp4", policy, "modelopt") for policy in ("max", "mse")],
-    octavo("int4", *SEARCHED),
-    octavo("mxfp8", *SEARCHED),
-    octavo("fp8-1x128", *SEARCHED),
-    octavo("fp8-channel", *SEARCHED),
+    peer("llm-compressor", "nvfp4", "rtn", "gptq"),
+    # Choices by errors of weights, and of results; scales are those of `max`.
+    octavo("mixed", "5.0bpw", "5.0bpw statistics", "5.5bpw", "5.5bpw statistics"),
+    peer("modelopt", "nvfp4", "max", "mse"),
+    peer("llm-compressor", "mxfp4", "rtn", "gptq"),
+    octavo("mixed", "4.5bpw", "4.5bpw statistics"),
+    octavo("mxfp4", "wmse", "gptq mse"),
+    octavo("int4", *WEIGHTED),
+    # Of 6 and 8 bits: little is lost, and little to be won back.
+    octavo("fp8-block", *WEIGHTED),
+    octavo("fp8-channel", *WEIGHTED),
+    octavo("mxfp8", *WEIGHTED),
+    octavo("mxfp6", *WEIGHTED),
+    octavo("int8-channel", *WEIGHTED),
+    octavo("fp8", *WEIGHTED),
+    octavo("fp8-1x128", *WEIGHTED),
 ]
 CASES = list(itertools.chain.from_iterable(BATCHES))

@@ -81,8 +81,8 @@ class Maker:
             command += ["--budget", case.words[0]]
         else:
             command += ["--recipe", case.recipe]
-            command += ["--scale-policy", "mse" if case.policy == "gptq" else case.policy]
-        if case.policy == "gptq":
+            command += ["--scale-policy", case.scale_policy]
+        if case.is_gptq:
             command += ["--method", "gptq", *self.calibration()]
         if statistics is not None:
             command += ["--statistics", statistics]

@@ -11,9 +11,9 @@ import platform
 import sys
 import tempfile
 
-from bench.quality.cases import BATCHES, Case
+from bench.quality import bars, table
+from bench.quality.cases import BATCHES, CASES, Case
 from bench.quality.make import CommandFailed, Maker, run
-from bench.quality.table import means_of, text_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = ROOT / "build" / "release" / "bin" / "octavo"
@@ -48,31 +48,45 @@ def made_of(maker: Maker, batch: list[Case], missing: list[dict]) -> list[Case]:
 def evaluate(
     arguments: argparse.Namespace, maker: Maker, cases: list[Case], name: str, text: pathlib.Path
 ) -> list[dict]:
-    """The original and the folders, side by side in one walk of the layers; what was evaluated
-    before is read from the folder."""
+    """What was evaluated before is read from the folder."""
     kept = {case: maker.folder(case) / f"eval-{name}.json" for case in cases}
     new = [case for case in cases if not kept[case].exists()]
     if new and not arguments.kept:
-        report = run(
-            *(arguments.octavo, "--json", "eval", *(maker.folder(case) for case in new)),
-            *("--against", maker.model, "--text", text),
-            *("--tokens", arguments.tokens, "--window", maker.window),
-        )
-        reports = json.loads(report)["models"]
-        original = next(one["total"] for one in reports if one["is_original"])
-        others = [one["total"] for one in reports if not one["is_original"]]
-        for case, other in zip(new, others, strict=True):
-            row = {
-                "model": maker.work.name,
-                "tool": case.tool,
-                "recipe": case.recipe,
-                "policy": case.policy,
-                "text": name,
-                **json.loads((maker.folder(case) / "made.json").read_text()),
-                **figures_of(original, other),
-            }
-            kept[case].write_text(json.dumps(row))
+        try:
+            evaluate_together(arguments, maker, new, name, text)
+        except CommandFailed as failure:
+            print(f"together: {failure}", file=sys.stderr, flush=True)
+            for case in new if len(new) > 1 else []:  # one that does not run stops no other
+                try:
+                    evaluate_together(arguments, maker, [case], name, text)
+                except CommandFailed as failure:
+                    print(f"{case.name}: {failure}", file=sys.stderr, flush=True)
     return [json.loads(path.read_text()) for path in kept.values() if path.exists()]
+
+
+def evaluate_together(
+    arguments: argparse.Namespace, maker: Maker, cases: list[Case], name: str, text: pathlib.Path
+) -> None:
+    """The original and the folders, side by side in one walk of the layers."""
+    report = run(
+        *(arguments.octavo, "--json", "eval", *(maker.folder(case) for case in cases)),
+        *("--against", maker.model, "--text", text),
+        *("--tokens", arguments.tokens, "--window", maker.window),
+    )
+    reports = json.loads(report)["models"]
+    original = next(one["total"] for one in reports if one["is_original"])
+    others = [one["total"] for one in reports if not one["is_original"]]
+    for case, other in zip(cases, others, strict=True):
+        row = {
+            "model": maker.work.name,
+            "tool": case.tool,
+            "recipe": case.recipe,
+            "policy": case.policy,
+            "text": name,
+            **json.loads((maker.folder(case) / "made.json").read_text()),
+            **figures_of(original, other),
+        }
+        (maker.folder(case) / f"eval-{name}.json").write_text(json.dumps(row))
 
 
 def figures_of(original: dict, model: dict) -> dict[str, float]:
@@ -132,11 +146,17 @@ def main() -> int:
     parser.add_argument("--work", type=pathlib.Path, help="kept, and gone on with")
     parser.add_argument("--kept", action="store_true", help="a table of what is in --work already")
     parser.add_argument("--output", type=pathlib.Path, help="written after each batch of cases")
+    parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     arguments = parser.parse_args()
+    unknown = set(arguments.only or []) - {case.name for case in CASES}
+    if unknown:
+        raise SystemExit(f"got --only {sorted(unknown)}; expected one of cases.py")
     missing: list[dict] = []
     machine = os.environ.get("OCTAVO_MACHINE") or platform.machine()
     with tempfile.TemporaryDirectory(prefix="octavo-quality-") as folder:
         for rows in rows_of(arguments, arguments.work or pathlib.Path(folder), missing):
+            means = table.means_of(rows)
+            held = bars.bars_of(rows, means)
             result = {
                 "question": "quality",
                 "machine": machine,
@@ -144,13 +164,14 @@ def main() -> int:
                 "tokens": arguments.tokens,
                 "calibration_tokens": arguments.calibration_tokens,
                 "rows": rows,
-                "means": means_of(rows),
+                "means": means,
+                "bars": held,
                 "missing": missing,
             }
             if arguments.output:
                 arguments.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(text_of(result["means"]))
-    return 0
+    print(table.text_of(means), bars.text_of(held), sep="\n")
+    return int(arguments.check and not all(bar["holds"] for bar in held))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bench.scaled.cases import CASES, Case
 
 SHAPE = (2048, 2048)
 TURNS = 9
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 Function = Callable[[], object]
 
@@ -27,6 +27,8 @@ def factor_of(case: Case, rows: int, cols: int) -> Any:
         return torch.linspace(0.5, 3, rows)[:, None]
     if case.factor == "columns":
         return torch.linspace(0.5, 3, cols)
+    if case.factor == "quantize":  # as fp8_quantize returns it
+        return torch.tensor(0.0123)
     return case.factor if case.factor in ("power_of_two", "value") else float(case.factor)
 
 
@@ -34,11 +36,14 @@ def own(case: Case, values: torch.Tensor, factor: Any, threads: int) -> Function
     codes = empty(tuple(values.shape), torch.uint8)
     if case.way == "encode":
         return lambda: ov.encode_scaled(values, case.format, factor, out=codes, threads=threads)
-    ov.encode_scaled(values, case.format, factor, out=codes)
+    ov.encode_scaled(values, case.format, 1.0, out=codes)
     out = empty(tuple(values.shape), values.dtype)
-    return lambda: ov.decode_scaled(
-        codes, format=case.format, inv_scale=factor, out=out, threads=threads
-    )
+    if case.way == "fp8_decode":
+        return lambda: ov.fp8_decode(
+            codes, format=case.format, scale=factor, out=out, threads=threads
+        )
+    by = {case.by: factor}
+    return lambda: ov.decode_scaled(codes, format=case.format, out=out, threads=threads, **by)
 
 
 def torch_factor(case: Case, values: torch.Tensor, factor: Any, largest: float) -> Any:
@@ -51,10 +56,14 @@ def torch_factor(case: Case, values: torch.Tensor, factor: Any, largest: float) 
 def rounded(x: torch.Tensor, f: ov.Format) -> torch.Tensor:
     """To a format that torch has not, with its own functions: values on the format's grid as f32,
     and their codes."""
+    sign = torch.signbit(x).to(torch.int32) << f.bits - 1 if f.min < 0 else 0
+    if f.exponent_bits == 0:
+        steps = torch.round(x.abs() / f.smallest_subnormal).to(torch.int32)
+        return (steps | sign).to(torch.uint8)
     exponent = torch.frexp(x)[1].clamp(min=1 - f.bias + 1)
     steps = torch.round(torch.ldexp(x.abs(), f.mantissa_bits + 1 - exponent)).to(torch.int32)
     field = steps + ((exponent + f.bias - 2) << f.mantissa_bits)
-    return (field | torch.signbit(x).to(torch.int32) << f.bits - 1).to(torch.uint8)
+    return (field | sign).to(torch.uint8)
 
 
 def torch_side(case: Case, values: torch.Tensor, factor: Any) -> Function:
@@ -64,15 +73,16 @@ def torch_side(case: Case, values: torch.Tensor, factor: Any) -> Function:
 
         def encode() -> torch.Tensor:
             by = torch_factor(case, values, factor, f.max)
-            product = (values.float() * by).clamp(-f.max, f.max)
+            product = (values.float() * by).clamp(f.min, f.max)
             return rounded(product, f) if dtype is None else product.to(dtype)
 
         return encode
+    codes = ov.encode_scaled(values, case.format, 1.0)
     if dtype is None:
-        table = torch.from_numpy(f.values()).float()
-        raw = ov.encode_scaled(values, case.format, factor).view(torch.uint8)
+        table, raw = torch.from_numpy(f.values()).float(), codes.view(torch.uint8)
         return lambda: (table[raw.to(torch.int32)] / factor).to(values.dtype)
-    codes = ov.encode_scaled(values, case.format, factor)
+    if case.by == "scale":
+        return lambda: (codes.float() * factor).to(values.dtype)
     return lambda: (codes.float() / factor).to(values.dtype)
 
 
@@ -113,7 +123,9 @@ def main() -> None:
     torch.manual_seed(1)
     normal = torch.randn(SHAPE[0] // (8 if arguments.quick else 1), SHAPE[1])
     for case in CASES:
-        values = copy_of(normal, DTYPES[case.values])
+        # Of magnitudes where the format has no sign.
+        source = normal if ov.format(case.format).min < 0 else normal.abs()
+        values = copy_of(source, DTYPES[case.values])
         turns = 3 if arguments.quick else TURNS
         row = run(case, values, arguments.threads, turns, not arguments.quick)
         print(json.dumps(row), flush=True)

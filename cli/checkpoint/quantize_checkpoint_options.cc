@@ -8,7 +8,7 @@
 #include "cli/text/names.h"
 #include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
-#include "octavo/model/eval/input_statistics_file.h"
+#include "octavo/model/statistics/input_statistics_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 #include "octavo/report/choose_format.h"
 

@@ -137,6 +137,11 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     checked = {
         .include = checked.include, .exclude = checked.exclude, .recipe_for = checked.recipe_for};
   if (!options.shared) check_usage(common.input, checked, deleted_shards_of(common.output));
+  if (arguments.delete_source && !common.gates.empty())
+    refuse(
+        "got --delete-source-shards and --fail-if, whose limits are judged when the source is "
+        "gone; "
+        "leave one out: a --dry-run or --compare says beforehand what is lost");
   if (arguments.delete_source && !arguments.compare.empty())
     refuse("got --delete-source-shards and --compare, which writes no model; leave one out");
   if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");

@@ -65,7 +65,7 @@ const StandIn& stand_in_for(const Kernels& real) {
               &Kernels::column_sums, &Kernels::attention, &Kernels::attention_backward,
               &Kernels::attention_prepare, &Kernels::attention_statistics,
               &Kernels::attention_norms, &Kernels::count_nan, &Kernels::row_error,
-              &Kernels::largest_bits, &Kernels::transpose>(made->timed);
+              &Kernels::largest_bits, &Kernels::subtract_f64, &Kernels::transpose>(made->timed);
     return made;
   }();
   return *kOnly;

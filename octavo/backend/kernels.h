@@ -105,6 +105,18 @@ struct QuantizeJob {
 // Rows that Kernels::column_sums adds in sequence.
 inline constexpr std::int64_t kColumnRun = 64;
 
+// C -= A B^T in f64. A and B are packed in panels of kF64Panel rows, each [depth][kF64Panel], the
+// last one filled up with anything; C is row-major. For every element the products are added in
+// order of k, and then subtracted: no bit depends on how C is cut into calls.
+inline constexpr std::int64_t kF64Panel = 16;
+struct F64Update {
+  const double* a = nullptr;
+  const double* b = nullptr;
+  double* c = nullptr;
+  std::int64_t pitch = 0;  // of C, in elements
+  std::int64_t rows = 0, cols = 0, depth = 0;
+};
+
 // The kernel table of a backend. A null entry is not offered. On a CPU the caller falls back to
 // `reference`; on a device it is an error, because data would have to be copied.
 struct Kernels {
@@ -213,6 +225,10 @@ struct Kernels {
   // and NaN are larger than all others.
   std::uint64_t (*largest_bits)(const Exec&, DType, const void* values,
                                 std::int64_t count) = nullptr;
+
+  // The update of a factorisation in f64 (F64Update above). False, with nothing done, where the
+  // instruction set has no kernel for it: callers have a library then.
+  bool (*subtract_f64)(const Exec&, const F64Update&) = nullptr;
 
   // Elements of 2, 4 or 8 bytes, dense [rows, cols] to dense [cols, rows] elsewhere.
   void (*transpose)(const Exec&, const Matrix& from, const Matrix& to) = nullptr;

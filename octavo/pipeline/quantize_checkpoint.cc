@@ -1,15 +1,19 @@
 #include "octavo/pipeline/quantize_checkpoint.h"
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/file/fail_on_file.h"
 #include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/pipeline/error_summary_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
+#include "octavo/pipeline/output/complete_folder_internal.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
 #include "octavo/pipeline/plan/file/plan_file_internal.h"
 #include "octavo/pipeline/plan/file/source_fingerprint_internal.h"
@@ -104,7 +108,8 @@ void note_left(const std::vector<std::string>& left, CheckpointReport& report) {
   report.notes.push_back(text(left.size(), left.size() == 1 ? " file" : " files",
                               " of the source could not be deleted, such as '",
                               shown(left.front(), 120),
-                              "': changed since, of another name, too, or not to be written to"));
+                              "': changed since, of another name, too, or not to be written to; or "
+                              "no loader loads the output (octavo verify says why)"));
 }
 
 // The report for a complete folder: everything but the metrics, which are measured while streaming;
@@ -136,7 +141,7 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
   std::vector<std::string> left;
   // An earlier call was stopped as it deleted the last shards.
   if (options.delete_source && std::filesystem::exists(text(out, "/", kDeletedShards)))
-    left = delete_kept_shards(source, out);
+    left = delete_kept_shards(source, out, plan.options.target);
   CheckpointReport report;
   if (options.shared) {
     report = report_of_part(source, plan, {});
@@ -152,6 +157,40 @@ CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& p
   report.notes.push_back(finished_note(out, depth, written_again) + "; compare measures it");
   note_left(left, report);
   report.written_again = std::move(written_again);
+  return report;
+}
+
+// The same for a folder whose source has no weights any more, as option delete_source leaves it:
+// its own sums say that it is whole. Nothing where the folder is not complete.
+std::optional<CheckpointReport> finished_without_source(const std::string& out,
+                                                        const QuantizeCheckpointOptions& options) {
+  const Json finished = finished_provenance(out);
+  if (!finished.is_object() || finished["sums"].members().empty()) return std::nullopt;
+  const std::string recipe(finished["recipe"].string_or("")),
+      target(finished["target"].string_or(""));
+  if ((!options.plan.recipe.empty() && options.plan.recipe != recipe) ||
+      name_of(options.plan.target) != target)
+    fail_finished_otherwise(kOp, out);
+  CheckpointReport report;
+  for (const auto& [file, sum] : finished["sums"].members()) {
+    const std::string path = text(out, "/", file);
+    if (!has_checksum(path, sum.string_or("")))
+      fail_on_file(
+          EEXIST, path, kOp, "'", shown(path, 200),
+          "' is not what was written, and the model that it was made of is not there any "
+          "more; see that the storage gives what it has, or start again from a whole model");
+    std::error_code ignored;
+    report.bytes_after += std::filesystem::file_size(path, ignored);
+  }
+  remove_kept_headers(out);
+  report.title = std::filesystem::path(out).filename().string();
+  report.recipe = recipe;
+  report.target = target;
+  report.was_complete = true;
+  report.ranges = read_error_ranges(finished["error_ranges"]);
+  report.notes.push_back(text("'", shown(out, 200),
+                              "' was complete: its files are what they were, "
+                              "and the model has no weights any more to compare them with"));
   return report;
 }
 
@@ -237,9 +276,20 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
       kOp,
       "got option delete_source and format 'auto'; a call that goes on would read all values again "
       "to choose formats, deleted ones too: leave one of them out");
-  const CheckpointReader source = open_values(shared ? shared->model(source_path) : source_path,
-                                              copied_files(options.follow_links),
-                                              shared ? std::string() : deleted_shards_of(out));
+  std::optional<CheckpointReader> opened;
+  try {
+    opened.emplace(open_values(shared ? shared->model(source_path) : source_path,
+                               copied_files(options.follow_links),
+                               shared ? std::string() : deleted_shards_of(out)));
+  } catch (const Error&) {
+    if (shared || !options.resume || is_one_file(out)) throw;
+    std::optional<CheckpointReport> report = finished_without_source(out, options);
+    if (!report) throw;
+    report->source = source_path;
+    report->output = out;
+    return *std::move(report);
+  }
+  const CheckpointReader& source = *opened;
   if (shared) shared->check_source(source);
   const std::string identity = source_identity(source);
   QuantizePlan plan = plan_quantize(source, options.plan);

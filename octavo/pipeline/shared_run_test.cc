@@ -109,6 +109,26 @@ TEST_F(SharedRunTest, ADamagedRecordBesideFinishedWorkIsAnError) {
   EXPECT_FALSE(std::filesystem::exists(path("two/octavo-work/run.json")));
 }
 
+// A digit that was changed would be another scale for every member of a group.
+TEST_F(SharedRunTest, ADamagedAmaxIsAnError) {
+  write_model();
+  plan(recipe("nvfp4"));
+  begin(30);
+  int damaged = 0;
+  for (const auto& file : std::filesystem::directory_iterator(path("out/octavo-work"))) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with("amax-") || !name.ends_with(".done.json")) continue;
+    std::string content = content_of(file.path());
+    const std::size_t digit = content.find_first_of("123456789", content.find('['));
+    ASSERT_NE(digit, std::string::npos) << content;
+    content[digit] = content[digit] == '9' ? '8' : '9';
+    save("out/octavo-work/" + name, content);
+    ++damaged;
+  }
+  ASSERT_GT(damaged, 0);
+  EXPECT_TRUE(has(refused(ErrorCode::io, sharing(1, 2)), "cannot be read"));
+}
+
 // Something else has the record's name: that is no half a record, and an error.
 TEST_F(SharedRunTest, ARecordThatIsNoFileIsAnError) {
   write_model();

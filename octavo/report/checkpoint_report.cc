@@ -60,6 +60,10 @@ Json json_of(const TensorReport& tensor) {
     out.set("scaling", tensor.scaling);
   }
   if (!tensor.why.empty()) out.set("why", tensor.why);
+  if (!std::isnan(tensor.result_error)) {
+    out.set("result_error", tensor.result_error);
+    out.set("rounded_result_error", tensor.rounded_result_error);
+  }
   out.set("bytes_before", bytes_json(tensor.bytes_before));
   out.set("bytes_after", bytes_json(tensor.bytes_after));
   if (tensor.measured) {

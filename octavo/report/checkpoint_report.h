@@ -41,6 +41,10 @@ struct TensorReport {
   // Of normal weights in this scaling, for comparison; NaN: not known.
   double expected_sqnr = std::numeric_limits<double>::quiet_NaN();
   double expected_cosine = std::numeric_limits<double>::quiet_NaN();
+  // Where codes were made on a text (GPTQ): the error of the layer's results there, relative to
+  // them (root of squares), and the one that rounding to nearest has; NaN: not known.
+  double result_error = std::numeric_limits<double>::quiet_NaN();
+  double rounded_result_error = std::numeric_limits<double>::quiet_NaN();
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
   // What follows it: the value of option recipe_for,
   // "^model\\.layers\\.3\\.q_proj\\.weight$=fp8-block", for this tensor and those that must have

@@ -175,6 +175,11 @@ def quantize_checkpoint(
     if out is None and not dry_run:
         raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
     place = "" if out is None else checked.path(op, "out", out)
+    if limits and checked.flag(op, "delete_source", delete_source):
+        raise ValueError(
+            f"[{op}] got delete_source and fail_if, whose limits are judged when all is gone; "
+            "leave one of them out"
+        )
     mix = None
     if given is not None:
         if checked.flag(op, "delete_source", delete_source):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from octavo import _octavo
-from octavo._arguments import shown
+from octavo._arguments import flag, shown
 from octavo._arrays import NUMPY, Family, describe
 from octavo._attention_arguments import (
     _MOST_TOKENS,
@@ -129,13 +129,15 @@ class KVCache:
         softmax_scale: float | None = None,
         soft_cap: float | None = None,
         sinks: Any = None,
+        oblivious: bool = False,
         out: Any = None,
         threads: int = 0,
     ) -> Any:
         """Attention of the last tokens' queries, each seeing what came before it and itself.
 
         There are no more of them than the longest sequence has tokens; in a shorter one, rows
-        before its first token are zeros. soft_cap and sinks are those of octavo.attention.
+        before its first token are zeros. soft_cap, sinks and oblivious are those of
+        octavo.attention.
         """
         op = "KVCache.attend"
         sink_array = None if sinks is None else _sinks(sinks, op)
@@ -152,6 +154,7 @@ class KVCache:
             _factor(softmax_scale, op),
             soft_cap=_soft_cap(soft_cap, op),
             sinks=None if sink_array is None else sink_array.view("float32"),
+            oblivious=flag(oblivious, "oblivious", op),
             threads=integer(threads, "threads", MOST_THREADS, op),
             stream=side.stream,
         )

@@ -80,5 +80,6 @@ class AttendOptions(TypedDict, total=False):
     softmax_scale: float | None
     soft_cap: float | None
     sinks: Any
+    oblivious: bool
     out: Any
     threads: int

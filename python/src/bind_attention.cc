@@ -120,16 +120,17 @@ void bind_cache(nb::module_& module) {
           [](const KvCache& self, const OperandArgument& q, const View& target,
              const std::string& precision, double rtol, double atol, std::int64_t left,
              const std::optional<double>& softmax_scale, double soft_cap,
-             const std::optional<View>& sinks, int threads, std::uintptr_t stream) {
-            const AttentionOptions options =
+             const std::optional<View>& sinks, bool oblivious, int threads, std::uintptr_t stream) {
+            AttentionOptions options =
                 options_of(precision, rtol, atol, {.left = left}, {softmax_scale, soft_cap, sinks},
                            threads, stream);
+            options.oblivious = oblivious;
             self.attend_into(operand_of(q), target, options);
           },
           nb::arg("q"), nb::arg("target"), nb::arg("precision"), nb::arg("rtol"), nb::arg("atol"),
           nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(),
-          nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(), nb::arg("threads") = 0,
-          nb::arg("stream") = 0)
+          nb::arg("soft_cap") = 0.0, nb::arg("sinks").none() = nb::none(),
+          nb::arg("oblivious") = false, nb::arg("threads") = 0, nb::arg("stream") = 0)
       .def(
           "append_codes",
           [](KvCache& self, const QuantizedTensor& k, const QuantizedTensor& v,

@@ -8,7 +8,7 @@
 #include "bind.h"
 #include "octavo/model/eval/calibrate.h"
 #include "octavo/model/eval/evaluate.h"
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 #include "watched.h"
 
 namespace octavo::python {

@@ -14,7 +14,7 @@
 #include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/checkpoint/dialect/open_values.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
-#include "octavo/model/eval/input_statistics_file.h"
+#include "octavo/model/statistics/input_statistics_file.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/compare_recipes.h"
 #include "octavo/pipeline/convert_checkpoint.h"

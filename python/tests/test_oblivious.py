@@ -37,6 +37,20 @@ def test_attention_is_the_same(precision: str) -> None:
     assert np.abs(got - wanted).max() <= 2 * 2**-8 * np.abs(v).max()
 
 
+@pytest.mark.parametrize("scaling", ["fp8-channel", "mxfp8", "int8-channel"])
+def test_decoding_of_a_cache_is_the_same(scaling: str) -> None:
+    cache = ov.KVCache(1, 2, 32, scaling=scaling)
+    cache.append(drawn(1, 2, 20, 32), drawn(1, 2, 20, 32, seed=2))
+    q = drawn(1, 4, 1, 32, seed=3)
+    got, wanted = (cache.attend(q, oblivious=mode) for mode in (True, False))
+    # As above, of values whose largest codes are those of 4 at most.
+    assert np.abs(got - wanted).max() <= 2 * 2**-8 * 4
+    with pytest.raises(ValueError, match="looks at the numbers to choose"):
+        cache.attend(q, precision="auto", oblivious=True)
+    with pytest.raises(TypeError, match="oblivious"):
+        cache.attend(q, oblivious="yes")  # type: ignore[arg-type]
+
+
 def test_what_has_to_look_is_refused() -> None:
     x = drawn(4, 32)
     with pytest.raises(ValueError, match="looks at the numbers to choose"):

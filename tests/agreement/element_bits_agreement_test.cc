@@ -1,6 +1,7 @@
 // Elements as bits on every backend that has such kernels: the largest magnitude, and transposes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -77,6 +78,61 @@ TEST(ElementBitsAgreement, Transpose) {
                                   static_cast<std::size_t>(size)),
                       0);
       }
+  }
+}
+
+// Beside the reference, which does not fuse: with u = 2^-53 either sum of K products is off by at
+// most K u / (1 - K u) of the sum of their magnitudes, and the difference by u of itself.
+TEST(ElementBitsAgreement, UpdateOfF64) {
+  struct Size {
+    std::int64_t rows, cols, depth;
+  };
+  std::mt19937 random(8);
+  std::normal_distribution<double> normal;
+  for (const auto [rows, cols, depth] :
+       {Size{1, 1, 1}, Size{16, 16, 192}, Size{33, 50, 7}, Size{192, 192, 192}, Size{7, 100, 65}}) {
+    const auto panels = [&](std::int64_t count) {
+      std::vector<double> out(
+          static_cast<std::size_t>((count + kF64Panel - 1) / kF64Panel * kF64Panel * depth));
+      for (double& x : out) x = normal(random);
+      return out;
+    };
+    const std::vector<double> a = panels(rows), b = panels(cols);
+    const std::int64_t pitch = cols + 3;
+    std::vector<double> before(static_cast<std::size_t>(rows * pitch));
+    for (double& x : before) x = normal(random);
+    const auto by = [&](const Kernels& kernels, std::vector<double>& c) {
+      return kernels.subtract_f64({}, {.a = a.data(),
+                                       .b = b.data(),
+                                       .c = c.data(),
+                                       .pitch = pitch,
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .depth = depth});
+    };
+    std::vector<double> wanted = before;
+    ASSERT_TRUE(by(reference_backend(), wanted));
+    const auto at = [&](const std::vector<double>& packed, std::int64_t row, std::int64_t k) {
+      return packed[static_cast<std::size_t>(row / kF64Panel * kF64Panel * depth + k * kF64Panel +
+                                             row % kF64Panel)];
+    };
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (backend.kernels->subtract_f64 == nullptr) continue;
+      std::vector<double> got = before;
+      if (!by(*backend.kernels, got)) continue;
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t col = 0; col < pitch; ++col) {
+          const auto i = static_cast<std::size_t>(row * pitch + col);
+          double magnitudes = 0.0;
+          for (std::int64_t k = 0; col < cols && k < depth; ++k)
+            magnitudes += std::fabs(at(a, row, k) * at(b, col, k));
+          const double most =
+              0x1p-53 * (2.01 * static_cast<double>(depth) * magnitudes + 2 * std::fabs(wanted[i]));
+          // Beside the matrix nothing changes.
+          ASSERT_LE(std::fabs(got[i] - wanted[i]), col < cols ? most : 0.0)
+              << backend.name << ": " << row << ", " << col << " of " << rows << " x " << cols;
+        }
+    }
   }
 }
 

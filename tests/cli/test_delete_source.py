@@ -187,6 +187,77 @@ def test_refused_where_no_loader_loads_it(octavo, model):
     assert written.out.count("does not load: ") == 4
 
 
+def wrong_config(model: Path, **changes: object) -> None:
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | changes))
+
+
+def no_config(model: Path) -> None:
+    (model / "config.json").unlink()
+
+
+def nan_in_a_norm(model: Path) -> None:
+    for shard in model.glob("*.safetensors"):
+        data = bytearray(shard.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        if "model.norm.weight" in header:
+            begin = 8 + size + header["model.norm.weight"]["data_offsets"][0]
+            data[begin : begin + 2] = b"\xc0\x7f"  # bf16
+            shard.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        no_config,
+        lambda model: wrong_config(model, hidden_size=512),
+        lambda model: wrong_config(model, num_hidden_layers=14),
+        nan_in_a_norm,
+    ],
+    ids=["no config", "another width", "layers that are missing", "NaN"],
+)
+def test_what_is_wrong_with_the_model_is_wrong_with_the_result(octavo, model, spoil):
+    """Each is written and does not load: nothing of the model may be gone by then."""
+    spoil(model)
+    words = ("quantize", "model", "-o", "out", *WORDS)
+    octavo(*words, "--delete-source-shards").refused(1, "no loader would load")
+    assert len(weights(model)) == 6 and not (octavo.folder / "out").exists()
+
+
+def test_refused_for_comfyui_in_several_files(octavo, model):
+    words = ("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--target", "comfyui")
+    octavo(*words, "--delete-source-shards").refused(1, "ComfyUI loads one file", "6")
+    assert len(weights(model)) == 6
+
+
+def test_refused_with_limits_and_inside_the_model(octavo, model):
+    words = ("quantize", "model", *WORDS, "--delete-source-shards")
+    octavo(*words, "-o", "out", "--fail-if", "cosine<0.9").refused(2, "--fail-if", "leave one out")
+    octavo(*words, "-o", "model/out").refused(1, "lies in the model's folder")
+    assert len(weights(model)) == 6
+
+
+def test_again_when_all_is_gone(octavo, model, whole):
+    """A job that is queued again after it was done, also where it was killed as it removed the
+    headers that it kept."""
+    words = ("quantize", "model", "-o", "out", *WORDS, "--delete-source-shards", "--resume")
+    octavo.good(*words)
+    assert weights(model) == []
+    kept = octavo.folder / "out" / "octavo-source"
+    for again in (words, words[:-2] + words[-1:], words):
+        kept.mkdir()
+        (kept / "model-00001-of-00006.safetensors").write_bytes(b"")
+        assert "is complete" in octavo.good(*again).err
+        assert not kept.exists() and contents(octavo.folder / "out") == whole
+    octavo("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--resume").refused(
+        1, "was made with other options"
+    )
+    made = next((octavo.folder / "out").glob("*.safetensors"))
+    made.write_bytes(made.read_bytes()[:-1] + b"?")
+    octavo(*words).refused(1, made.name, "is not what was written")
+
+
 def killed_after_a_shard(octavo, model: Path, words: list[object]) -> None:
     """Killed when a shard is gone, and held there: the work has an end that it does not reach."""
     before = len(weights(model))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -95,6 +96,11 @@ def test_is_nearer_to_the_original_than_rounding(model):
     tensors = [one for one in report["tensors"] if "preset" in one]
     assert len(tensors) == 14
     assert all("GPTQ: on the text results are off by" in one["why"] for one in tensors)
+    for one in tensors:
+        said = re.search(r"off by ([\d.]+) %, rounded to nearest ([\d.]+) %", one["why"])
+        errors = [100 * one["result_error"], 100 * one["rounded_result_error"]]
+        assert 0 < errors[0] < errors[1]
+        assert [float(word) for word in said.groups()] == pytest.approx(errors, abs=0.0051)
     assert "gptq, damping 0.05, columns natural, 900 tokens" in report["provenance"]["method"]
     made, rounded = weights_of(model.folder / "out"), weights_of(model.folder / "rounded")
     assert made.keys() == rounded.keys()

@@ -204,6 +204,9 @@ std::uint64_t rounded_bits(DType target, double value, double factor, bool divid
   return oracle.choose(place_of(oracle, value, factor), once).code;
 }
 
+// How a factor is given: as a number, an array of one or of one for each element.
+enum class Given : std::uint8_t { number, f64_row, f64_each, f32_each };
+
 TEST_P(ScaledExact, Decode) {
   const oracle::Oracle oracle(GetParam());
   const Format format = parse_format(GetParam().name);
@@ -223,14 +226,18 @@ TEST_P(ScaledExact, Decode) {
   const auto n = static_cast<std::int64_t>(values.size());
   for (const DType target : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     const auto size = static_cast<std::size_t>(element_bytes(target));
-    for (const double factor : {1.0, 0.3, 3.0, 0x1p-30, 1e6, 1e-39, 1.23456789e-36, 1e35}) {
+    for (const double wanted : {1.0, 0.3, 3.0, 0x1p-30, 1e6, 1e-39, 1.23456789e-36, 1e35}) {
       for (const bool divide : {false, true}) {
         for (const BackendInfo& backend : every_backend()) {
-          for (const bool as_array : {false, true}) {
+          for (const Given as : {Given::number, Given::f64_row, Given::f64_each, Given::f32_each}) {
             std::vector<std::byte> out(static_cast<std::size_t>(n) * size);
-            std::vector<double> many(values.size(), factor);
+            std::vector<double> many(values.size(), wanted);
+            std::vector<float> narrow(values.size(), static_cast<float>(wanted));
+            const double factor = as == Given::f32_each ? double{narrow[0]} : wanted;
             Factor given{.value = factor};
-            if (as_array) given.each = value_view(many.data(), DType::f64, {n});
+            if (as == Given::f64_row) given.each = value_view(many.data(), DType::f64, {1});
+            if (as == Given::f64_each) given.each = value_view(many.data(), DType::f64, {n});
+            if (as == Given::f32_each) given.each = value_view(narrow.data(), DType::f32, {n});
             decode_scaled(code_view(codes.data(), format, {n}), value_view(out.data(), target, {n}),
                           given, divide ? DecodeBy::inv_scale : DecodeBy::scale,
                           {.backend = backend.kernels});
@@ -247,8 +254,8 @@ TEST_P(ScaledExact, Decode) {
               if (is_nan(want) && is_nan(got)) continue;
               ASSERT_EQ(got, want)
                   << backend.name << " " << GetParam().name << "->" << dtype_name(target)
-                  << (divide ? " / " : " * ") << factor << (as_array ? " array" : "") << ": "
-                  << std::hexfloat << values[i];
+                  << (divide ? " / " : " * ") << factor << ", given " << static_cast<int>(as)
+                  << ": " << std::hexfloat << values[i];
             }
           }
         }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/model/eval/imatrix_file_internal.h"
+#include "octavo/model/statistics/imatrix_file_internal.h"
 
 namespace {
 

@@ -61,7 +61,9 @@ class Checker {
   int cases_ = 0, bad_ = 0;
 };
 
-// Every quantizing entry of a backend; its products; norms and activations; attention.
+// Casts with factors; every quantizing entry of a backend; its products; norms, activations and
+// RoPE; attention.
+void check_scaled(Checker& checker, const Kernels& kernels);
 void check_quantizing(Checker& checker, const Kernels& kernels);
 void check_products(Checker& checker, const Kernels& kernels);
 void check_operations(Checker& checker, const Kernels& kernels);

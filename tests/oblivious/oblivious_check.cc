@@ -3,6 +3,7 @@
 // there must be no report. (Adam Langley's ctgrind had this idea first.)
 //
 //   oblivious_check kernels    every usable backend, every conversion; exit 1 when one was reported
+//   oblivious_check scaled     the same of casts with a factor (oblivious_scaled.cc)
 //   oblivious_check quantizing the same of quantize and dequantize (oblivious_quantize.cc)
 //   oblivious_check control    functions that misbehave on purpose; exit 1 when one was NOT
 //   reported
@@ -212,17 +213,15 @@ int main(int argc, char** argv) {
   using namespace octavo::oblivious;
   const std::string_view mode = argc == 2 ? argv[1] : "";
   constexpr std::pair<std::string_view, void (*)(Checker&, const octavo::Kernels&)> kModes[] = {
-      {"kernels", &check_backend},
-      {"quantizing", &check_quantizing},
-      {"products", &check_products},
-      {"operations", &check_operations},
-      {"attention", &check_attention}};
+      {"kernels", &check_backend},       {"scaled", &check_scaled},
+      {"quantizing", &check_quantizing}, {"products", &check_products},
+      {"operations", &check_operations}, {"attention", &check_attention}};
   const auto* const known =
       std::ranges::find(kModes, mode, [](const auto& one) { return one.first; });
   if (known == std::end(kModes) && mode != "control") {
     std::fprintf(stderr,
-                 "usage: valgrind oblivious_check kernels|quantizing|products|operations|attention|"
-                 "control\n");
+                 "usage: valgrind oblivious_check kernels|scaled|quantizing|products|operations|"
+                 "attention|control\n");
     return 2;
   }
   if (!watched()) {

@@ -1,9 +1,10 @@
-// Data-oblivious check of norms and activations under valgrind: inputs, weights and biases are
-// hidden. Divisions and square roots are instructions whose time may depend on their operands.
+// Data-oblivious check of norms, activations and RoPE under valgrind: inputs, weights and biases
+// are hidden. Divisions and square roots are instructions whose time may depend on their operands.
 #include "checker.h"
 #include "octavo/base/error.h"
 #include "octavo/ops/activation.h"
 #include "octavo/ops/norm.h"
+#include "octavo/ops/rope.h"
 
 namespace octavo::oblivious {
 namespace {
@@ -37,9 +38,25 @@ void check_activation(Checker& checker, const Kernels& kernels, ActivationKind k
                 });
 }
 
+void check_rope(Checker& checker, const Kernels& kernels, DType dtype) {
+  if (kernels.rope == nullptr) return;
+  const Shape shape{3, 2, 40};
+  const Tensor x = Tensor::values(shape, dtype), out = Tensor::values(shape, dtype),
+               frequencies = Tensor::values({18}, DType::f32);
+  for (std::size_t i = 0; i < 18; ++i)
+    frequencies.span<float>()[i] = 1.0F / static_cast<float>(1 + i * i);
+  fill(bytes_of(x), 5);
+  checker.judge(
+      text(kernels.name, ": RoPE ", dtype_name(dtype)), {bytes_of(x)}, {bytes_of(out)}, [&] {
+        rope_into(x.view(), {.inverse_frequencies = frequencies.view(), .first_position = 9},
+                  out.view(), {.threads = 1, .backend = &kernels});
+      });
+}
+
 }  // namespace
 
 void check_operations(Checker& checker, const Kernels& kernels) {
+  for (const DType dtype : {DType::f32, DType::bf16}) check_rope(checker, kernels, dtype);
   for (const Shape& shape : kShapes)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       check_norm<LayerNorm>(checker, kernels, "layer norm", dtype, shape);

@@ -54,10 +54,14 @@ def octavo(*arguments, codes=(0,)):
     return done.stdout
 
 
-def logits(folder, **more):
+def loaded(folder, **more):
     """In bf16, unless another dtype is given; "auto" is what config.json says."""
     more = {"dtype": torch.bfloat16} | more
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, **more).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, **more).eval()
+
+
+def logits(folder, **more):
+    model = loaded(folder, **more)
     ids = torch.randint(0, SIZES["vocab_size"], (2, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         return model(ids).logits.float()

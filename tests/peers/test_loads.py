@@ -1,8 +1,11 @@
 """Every recipe and target that transformers loads, as docs/numerics/dialects.md has them."""
 
+import json
+
 import models
 import pytest
 import torch
+from safetensors.torch import load_file
 
 PAIRS = [
     ("compressed-tensors", "fp8", []),
@@ -41,10 +44,11 @@ def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, 
     models.octavo("dequantize", quantized, "-o", plain, "--dtype", "bf16")
     weights_only = models.without_activations(quantized, tmp_path / "weights-only")
     loaded, wanted = models.logits(weights_only), models.logits(plain)
-    # Codes have at most four significant bits and scales eight (bf16) or one: their product is
-    # exact in f32, and rounds to bf16 in one way. NVFP4's scale is a product or quotient of three
-    # numbers, which the loader rounds to f32 and then to bf16 before it multiplies: weights may
-    # differ by an ulp of bf16, 2^-8 of themselves, and logits by no more than some of that.
+    # Codes have at most seven significant bits (INT8, FP8 four) and scales eight (bf16) or one:
+    # their product is exact in f32, and rounds to bf16 in one way. NVFP4's scale is a product or
+    # quotient of three numbers, which the loader rounds to f32 and then to bf16 before it
+    # multiplies: weights may differ by an ulp of bf16, 2^-8 of themselves, and logits by no more
+    # than some of that.
     assert models.relative(loaded, wanted) <= (2**-7 if recipe == "nvfp4" else 0)
     # With dynamic activation quantization as in a server the logits are still close to the model's.
     source = models.logits(model)
@@ -85,3 +89,46 @@ def test_mixed_recipes_compute(recipe, other, dtype, tmp_path):
     assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
     error = models.relative(models.logits(tmp_path / "q", dtype="auto"), models.logits(source))
     assert error < (0.3 if "4" in recipe + other else 0.1)
+
+
+def test_a_mix_within_a_budget_is_the_dequantized_model(tmp_path):
+    """A folder of several recipes as --budget chooses them, run."""
+    source = models.make("llama", tmp_path / "model")
+    words = ["--budget", "6bpw", "--target", "compressed-tensors"]
+    models.octavo("quantize", source, "-o", tmp_path / "q", *words)
+    said = json.loads((tmp_path / "q" / "config.json").read_text())["quantization_config"]
+    assert len(said["config_groups"]) > 1
+    assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
+    models.octavo("dequantize", tmp_path / "q", "-o", tmp_path / "plain", "--dtype", "bf16")
+    weights_only = models.without_activations(tmp_path / "q", tmp_path / "weights-only")
+    loaded, wanted = models.logits(weights_only), models.logits(tmp_path / "plain")
+    # As above: NVFP4's weights may differ by an ulp of bf16.
+    assert models.relative(loaded, wanted) <= 2**-7
+    assert models.relative(models.logits(tmp_path / "q"), models.logits(source)) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("recipe", "suffix", "most"),
+    [("nvfp4", "input_global_scale", 448 * 6), ("fp8", "input_scale", 448)]
+    + [("int8-channel", "input_scale", 127)],
+)
+def test_static_scales_of_statistics_load(recipe, suffix, most, tmp_path):
+    """Calibrated, quantized with activations (NVFP4: W4A4), verified, loaded and run."""
+    source = models.make("llama", tmp_path / "model")
+    ids = torch.randint(0, models.SIZES["vocab_size"], (1024,)).tolist()
+    (tmp_path / "ids.json").write_text(json.dumps(ids))
+    stats = tmp_path / "stats.safetensors"
+    text = ["--ids", tmp_path / "ids.json", "--window", 128]
+    models.octavo("calibrate", source, "-o", stats, *text, "--hessians", "none")
+    words = ["--recipe", recipe, "--input-scales", "statistics", "--statistics", stats]
+    models.octavo("quantize", source, "-o", tmp_path / "q", *words)
+    assert not [one for one in models.verdict(tmp_path / "q") if one["loader"] == "transformers"]
+    # What the loader has is what the statistics say, up to bf16's rounding.
+    model = models.loaded(tmp_path / "q")
+    seen, amaxes = dict(model.named_parameters()) | dict(model.named_buffers()), load_file(stats)
+    module = "model.layers.1.mlp.down_proj"
+    amax = amaxes[f"{module}.amax"].max().item()
+    wanted = most / amax if recipe == "nvfp4" else amax / most
+    assert seen[f"{module}.{suffix}"].float().item() == pytest.approx(wanted, rel=2**-7)
+    error = models.relative(models.logits(tmp_path / "q"), models.logits(source))
+    assert 0 < error < (0.4 if recipe == "nvfp4" else 0.15)

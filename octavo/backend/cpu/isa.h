@@ -96,8 +96,10 @@ struct MxKernels {
 // NVFP4: tiles of sixteen values in E2M1, packed, with e4m3 scales and one f32 scale per tensor.
 struct Fp4Tiles {
   float tensor_scale = 1.0F;
-  // Policy mse: the scale of each of 128 codes of e4m3. Null: that of the amax is taken.
+  // Policies that search: the scale of each of 128 codes of e4m3. Null: that of the amax is taken.
   const TileScale* searched = nullptr;
+  AmaxPolicy policy = AmaxPolicy::mse;  // of the search
+  const float* weights = nullptr;       // policy wmse: of the columns of a row's first value on
 };
 inline constexpr std::int64_t kFp4Tile = 16;
 // Codes of scales that no amax gives: of a tile of zeros, and of a poisoned one.
@@ -144,16 +146,29 @@ struct ProductSpans {
   void (*f32)(const float* values, const float* factors, float* out, std::int64_t n);
   void (*f64)(const double* values, const double* factors, double* out, std::int64_t n);
   void (*divide)(const double* values, const double* factors, double* out, std::int64_t n);
+  void (*divide_f32)(const float* values, const float* factors, float* out, std::int64_t n);
+  // Quotients, to odd: of values from 2^kTinyF32Rest on, which are not below that themselves.
+  void (*divide_f32_odd)(const float* values, const float* factors, float* out, std::int64_t n);
+  // By one factor, the bits of `divide`: values and factor are zero or within 2^+-kQuotientRange.
+  void (*divide_by_one)(const double* values, double factor, double* out, std::int64_t n);
   // f64 to f32: to odd, and to nearest even.
   void (*narrow_odd)(const double* values, float* out, std::int64_t n);
   void (*narrow)(const double* values, float* out, std::int64_t n);
+  // By one factor of any bits, within 2^+-kQuotientRange as the values are: the exact product, and
+  // the quotient rounded to f64, to f32; the latter to odd.
+  void (*long_products)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients)(const float* values, double factor, float* out, std::int64_t n);
+  void (*quotients_odd)(const float* values, double factor, float* out, std::int64_t n);
 };
 inline constexpr int kTinyProduct = -900;  // of two
 inline constexpr int kTinyF32Rest = -100;
+inline constexpr int kQuotientRange = 300;
 
 // out[i] = activation(x[i]) * gate[i], computed in f64 and rounded once; gate null: without it.
 using ActivateSpan = void (*)(ProducerKind, const double* x, const double* gate, float* out,
                               std::int64_t n);
+
+struct NormSpans;  // norm_lanes.h
 
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
@@ -169,6 +184,7 @@ struct Isa {
   std::uint32_t (*amax)(DType, const void* values, std::int64_t n) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
   bool fp4_searches = false;                                // does that take Fp4Tiles::searched?
+  bool fp4_searches_more = false;                           // also of 4over6 and wmse?
   DecodeScaled (*decode_scaled)(const Decoder&) = nullptr;  // null, or returning null: none
   // f32 to bf16, to nearest even; NaN becomes quiet and keeps its sign. Null: a portable loop.
   void (*narrow_bf16)(const float* values, std::uint16_t* out, std::int64_t n) = nullptr;
@@ -178,11 +194,14 @@ struct Isa {
   std::uint32_t (*row_error)(const RowErrorJob&, RowErrorSums&);
   bool row_error_reads_codes = false;
   const ProductSpans* products = nullptr;  // never null
+  // Null: those that the drivers are compiled with.
+  const NormSpans* norms = nullptr;
   // bf16 to f32. Null: a portable loop, here and below.
   void (*widen_bf16)(const void* values, float* out, std::int64_t n) = nullptr;
   ActivateSpan activate = nullptr;
   bool mx_searches = false;  // does `mx` take MxBlocks::searches?
   bool mx_ranks = false;     // and MxBlocks::ranks?
+  void (*subtract_f64)(const F64Update&) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
@@ -308,6 +327,12 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
             return kIsa.row_error_reads_codes && (format == e4m3fn || format == e5m2);
           },
       .largest_bits = largest_bits,
+      .subtract_f64 =
+          [](const Exec&, const F64Update& update) {
+            if (kIsa.subtract_f64 == nullptr) return false;
+            kIsa.subtract_f64(update);
+            return true;
+          },
       .transpose = transpose_matrix,
       .encode_scaled =
           [](const Exec& exec, const Matrix& values, const Matrix& codes, const Factors& factors,

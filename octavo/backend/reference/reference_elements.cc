@@ -1,4 +1,4 @@
-// Elements as bits: which magnitude is the largest, and matrices transposed.
+// Elements as bits: which magnitude is the largest, and matrices transposed; and a product of f64.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -18,6 +18,20 @@ std::uint64_t largest_bits(const Exec&, DType dtype, const void* values, std::in
     largest = std::max(largest, bits & magnitude);
   }
   return largest;
+}
+
+bool subtract_f64(const Exec&, const F64Update& update) {
+  const auto at = [&](const double* packed, std::int64_t row, std::int64_t k) {
+    return packed[row / kF64Panel * kF64Panel * update.depth + k * kF64Panel + row % kF64Panel];
+  };
+  for (std::int64_t row = 0; row < update.rows; ++row)
+    for (std::int64_t col = 0; col < update.cols; ++col) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < update.depth; ++k)
+        sum += at(update.a, row, k) * at(update.b, col, k);
+      update.c[row * update.pitch + col] -= sum;
+    }
+  return true;
 }
 
 void transpose(const Exec&, const Matrix& from, const Matrix& to) {

@@ -52,6 +52,7 @@ void append_tokens(const Exec&, const AppendJob&);         // reference_append.c
 std::uint32_t row_error(const Exec&, const RowErrorJob&, RowErrorSums&);  // reference_row_error.cc
 bool row_error_reads_codes(const Format&);                                // reference_row_error.cc
 
+bool subtract_f64(const Exec&, const F64Update&);
 std::uint64_t largest_bits(const Exec&, DType, const void* values,
                            std::int64_t count);                     // reference_elements.cc
 void transpose(const Exec&, const Matrix& from, const Matrix& to);  // reference_elements.cc

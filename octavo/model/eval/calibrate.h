@@ -11,7 +11,7 @@
 #include "octavo/base/macros.h"
 #include "octavo/base/progress.h"
 #include "octavo/model/eval/eval_text.h"
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 namespace octavo {
 

@@ -12,9 +12,9 @@
 #include "octavo/checkpoint/gguf/gguf_testing_internal.h"
 #include "octavo/model/eval/eval_testing_internal.h"
 #include "octavo/model/eval/evaluate_internal.h"
-#include "octavo/model/eval/imatrix_file_internal.h"
 #include "octavo/model/eval/input_sums_internal.h"
 #include "octavo/model/eval/statistics_collector_internal.h"
+#include "octavo/model/statistics/imatrix_file_internal.h"
 
 namespace octavo::eval {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 namespace octavo::eval {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo::eval {

@@ -35,6 +35,8 @@ void add_errors(const LayerFiles& files, CheckpointReport& report) {
   for (TensorReport& tensor : report.tensors) {
     const auto at = files.errors().find(tensor.name);
     if (at == files.errors().end()) continue;
+    tensor.result_error = std::sqrt(at->second.error);
+    tensor.rounded_result_error = std::sqrt(at->second.rounded_error);
     if (!tensor.why.empty()) tensor.why += "; ";
     tensor.why += text("GPTQ: on the text results are off by ", percent(at->second.error),
                        ", rounded to nearest ", percent(at->second.rounded_error));

@@ -47,6 +47,9 @@ TEST_F(GptqCheckpoint, KeepsScalesAndErrsLessInEveryLayer) {
                             &error, &by_rounding),
                 2);
       EXPECT_LT(error, by_rounding) << tensor.name;
+      // In the text they are rounded to hundredths of a percent.
+      EXPECT_NEAR(100 * tensor.result_error, error, 0.0051) << tensor.name;
+      EXPECT_NEAR(100 * tensor.rounded_result_error, by_rounding, 0.0051) << tensor.name;
     }
   }
 }

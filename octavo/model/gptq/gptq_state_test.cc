@@ -9,10 +9,10 @@
 
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/dialect/dialect.h"
-#include "octavo/model/eval/input_statistics_file.h"
-#include "octavo/model/eval/statistics_file.h"
 #include "octavo/model/gptq/gptq_checkpoint_testing_internal.h"
 #include "octavo/model/gptq/gptq_memory_internal.h"
+#include "octavo/model/statistics/input_statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
 namespace octavo {

@@ -107,15 +107,9 @@ bool has_bound(const BoundTerms& terms, const QueryNorms& q, const KeyNorms& k, 
          std::abs(terms.softmax_scale) < kLargest / 4.0 && r.sums <= kMostSums && r.weights <= 0.25;
 }
 
-}  // namespace
-
-double deviations_for(double channels) {
-  return std::sqrt(2.0 * std::log(2.0 * channels / kBoundFailure));
-}
-
-double moved_weight(double log_error, double largest) {
-  if (!(log_error < 20.0)) return 1.0;
-  const double growth = std::expm1(log_error), anything = growth / (growth + 2.0);  // tanh of half
+// moved_weight, of expm1(log_error), where that is below 20.
+double moved_by(double growth, double largest) {
+  const double anything = growth / (growth + 2.0);  // tanh of half
   if (!(largest >= 0.5)) return anything;
   const double ratio = growth * (growth + 2.0);  // exp(2 log_error) - 1
   const auto moved = [&](double share) {
@@ -124,6 +118,16 @@ double moved_weight(double log_error, double largest) {
   // Any set has the largest weight, or its share is at most 1 - largest.
   const double peak = 1.0 / (2.0 + growth);
   return std::min(anything, std::max(moved(std::min(1.0 - largest, peak)), moved(largest)));
+}
+
+}  // namespace
+
+double deviations_for(double channels) {
+  return std::sqrt(2.0 * std::log(2.0 * channels / kBoundFailure));
+}
+
+double moved_weight(double log_error, double largest) {
+  return log_error < 20.0 ? moved_by(std::expm1(log_error), largest) : 1.0;
 }
 
 RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorms& k,
@@ -141,11 +145,14 @@ RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorm
 
   const bool is_alone = weights.keys == 1.0 && !terms.has_sink;
   // Weights times values: by the range of values, or by their spread under the weights.
-  double moved = is_alone ? 0.0 : moved_weight(log_error, c.least_largest) * v.range;
+  const bool is_known = log_error < 20.0;
+  const double growth = is_known ? std::expm1(log_error) : 0.0,
+               share = is_known ? moved_by(growth, c.least_largest) : 1.0;
+  double moved = is_alone ? 0.0 : share * v.range;
   if (!terms.has_sink && log_error < 1.0) {
     const double spread =
         std::sqrt(std::min(square(v.range) / 4.0, root * std::sqrt(v.fourth_powers)));
-    moved = std::min(moved, 0.5 * std::expm1(2.0 * log_error) * spread);  // exp sinh
+    moved = std::min(moved, 0.5 * growth * (growth + 2.0) * spread);  // exp sinh
   }
   if (!is_alone) moved += c.lost * v.range;
   const double of_values =
@@ -160,6 +167,8 @@ RowBounds row_bounds(const BoundTerms& terms, const QueryNorms& q, const KeyNorm
   // Errors of weights by the largest of them, and of their sum.
   bounds.log_sum_exp = log_error + c.lost / std::max(1e-300, 1.0 - c.lost) + quotient;
 
+  bounds.probabilistic = bounds.certified;
+  if (terms.deviations == 0.0) return bounds;
   const double spread = v.rows > 0.0 ? v.squares / v.rows : 0.0,
                errors = v.rows > 0.0 ? v.error_squares / v.rows : 0.0,
                each = r.weights + 12.0 * r.unit,

@@ -53,7 +53,9 @@ struct RowWeights {
 // What all rows of a job have in common.
 struct BoundTerms {
   double softmax_scale = 1.0, soft_cap = 0.0, head_size = 1.0;
-  double deviations = 0.0;  // deviations_for the channels of V
+  // deviations_for the channels of V; 0 where no probabilistic bound is asked for: it is the
+  // certified one then.
+  double deviations = 0.0;
   bool has_sink = false;
   AttentionRounding kernels{};
 };

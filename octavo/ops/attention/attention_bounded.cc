@@ -76,7 +76,9 @@ BoundTerms terms_with(const AttentionCall& call, const AttentionJob& job,
   return {.softmax_scale = job.softmax_scale,
           .soft_cap = job.soft_cap,
           .head_size = static_cast<double>(call.q.cols()),
-          .deviations = deviations_for(static_cast<double>(call.v.cols())),
+          .deviations = call.options.probabilistic_bound.data != nullptr
+                            ? deviations_for(static_cast<double>(call.v.cols()))
+                            : 0.0,
           .has_sink = job.sinks.exist(),
           .kernels = kernels};
 }

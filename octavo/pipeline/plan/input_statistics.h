@@ -1,6 +1,6 @@
 // InputStatistics: what is known of the activations that enter the Linears of a model, as
 // quantize_checkpoint asks for it: weights of errors (policy wmse), static input scales, ranges of
-// keys and values. model/eval/input_statistics_file.h has the one that reads files.
+// keys and values. model/statistics/input_statistics_file.h has the one that reads files.
 #pragma once
 
 #include <cstdint>

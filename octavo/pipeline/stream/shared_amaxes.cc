@@ -11,6 +11,11 @@
 #include "octavo/pipeline/stream/work_loop_internal.h"
 
 namespace octavo {
+namespace {
+
+std::string sum_of(const Json& amaxes) { return hex_of(text_hash(amaxes.dump(0))); }
+
+}  // namespace
 
 SharedAmaxes::SharedAmaxes(const CheckpointReader& source, const QuantizePlan& plan,
                            const SharedFolder& folder)
@@ -51,23 +56,26 @@ Json SharedAmaxes::find(std::size_t file, const QuantizeCheckpointOptions& optio
     said[group] = true;
     found.push(Json::array({group, __builtin_bit_cast(std::uint32_t, groups[group])}));
   }
-  return Json::object({{"amaxes", std::move(found)}});
+  std::string sum = sum_of(found);
+  return Json::object({{"amaxes", std::move(found)}, {"sum", std::move(sum)}});
 }
 
 SharedAmaxes::Part SharedAmaxes::read(std::size_t file) const {
   const std::string job = SharedFolder::job_of("amax", file);
   const Json record = folder_.done(job);
-  check(record["amaxes"].is_array(), ErrorCode::io, "quantize", "the record ", job, " in '",
-        shown(folder_.work_folder(), 200), "' cannot be read; remove the folder '",
-        shown(folder_.path(), 200), "' and start again");
+  // A number that was changed would give all members of a group another scale.
+  check(record["amaxes"].is_array() && record["sum"].string_or("") == sum_of(record["amaxes"]),
+        ErrorCode::io, "quantize", "the record ", job, " in '", shown(folder_.work_folder(), 200),
+        "' cannot be read; remove the folder '", shown(folder_.path(), 200), "' and start again");
   Part out;
   for (const Json& one : record["amaxes"].elements()) {
     const std::vector<Json>& pair = one.elements();
-    if (pair.size() != 2) continue;
-    const std::int64_t group = pair[0].integer_or(-1);
-    const auto bits = static_cast<std::uint32_t>(pair[1].integer_or(0));
-    if (group >= 0 && group < static_cast<std::int64_t>(across_.size()))
-      out.emplace_back(static_cast<std::size_t>(group), __builtin_bit_cast(float, bits));
+    const std::int64_t group = pair.size() == 2 ? pair[0].integer_or(-1) : -1,
+                       bits = pair.size() == 2 ? pair[1].integer_or(-1) : -1;
+    if (group >= 0 && group < static_cast<std::int64_t>(across_.size()) && bits >= 0 &&
+        bits <= std::numeric_limits<std::uint32_t>::max())
+      out.emplace_back(static_cast<std::size_t>(group),
+                       __builtin_bit_cast(float, static_cast<std::uint32_t>(bits)));
   }
   return out;
 }

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file/descriptor_internal.h"
 #include "octavo/base/file/fail_on_file.h"
+#include "octavo/base/file/temporary_name_internal.h"
 #include "octavo/checkpoint/deleted_shards_internal.h"
 #include "octavo/checkpoint/verify/loader_verdict.h"
 #include "octavo/checkpoint/verify/verify_planned_internal.h"
@@ -43,16 +46,61 @@ std::vector<std::vector<std::size_t>> needed_for(const CheckpointReader& source,
   return out;
 }
 
-void check_loaders(const CheckpointReader& source, const QuantizePlan& plan) {
-  if (plan.options.target == Dialect::octavo || plan.options.target == Dialect::comfyui) return;
-  QuantizedModel model = plan.model;
-  if (model.weights.empty()) model.weights = planned_weights(plan);
-  const std::vector<Finding> findings = verify_planned(source, plan.options.target, model);
-  if (!verdict_of(planned_loaders(), findings).loads.empty()) return;
-  const std::string why = findings.empty() ? "" : findings.front().message;
+[[noreturn]] void fail_loaders(std::string_view why) {
   fail(ErrorCode::unsupported, kOp, "no loader would load what this makes (", shown(why, 200),
        "), so that the source is not deleted; leave option delete_source out, or choose another "
        "recipe or target");
+}
+
+// What is wrong with the model itself is wrong with what is made of it: layers that are missing, a
+// config.json that does not fit, NaN in a norm.
+std::vector<Finding> carried_over(const CheckpointReader& source) {
+  static const std::set<std::string_view> kCarried{"config", "weights", "layers", "architecture",
+                                                   "shapes", "values",  "index"};
+  std::vector<Finding> out;
+  for (Finding& one : verify(source, {.loaders = planned_loaders(), .codes = false}))
+    if (one.severity == Severity::error && kCarried.contains(one.rule))
+      out.push_back(std::move(one));
+  return out;
+}
+
+// Of a model whose shards went already the first call looked.
+void check_loaders(const CheckpointReader& source, const QuantizePlan& plan, bool looked) {
+  if (plan.options.target == Dialect::octavo) return;
+  if (plan.options.target == Dialect::comfyui) {
+    if (plan.files.size() > 1)
+      fail_loaders(text("ComfyUI loads one file, and these are ", plan.files.size()));
+    return;
+  }
+  QuantizedModel model = plan.model;
+  if (model.weights.empty()) model.weights = planned_weights(plan);
+  std::vector<Finding> findings = looked ? std::vector<Finding>() : carried_over(source);
+  std::ranges::move(verify_planned(source, plan.options.target, model),
+                    std::back_inserter(findings));
+  const Verdict verdict = verdict_of(planned_loaders(), findings);
+  if (verdict.loads.empty())
+    fail_loaders(verdict.fails.empty() ? std::string_view() : verdict.fails.front()->message);
+}
+
+// An output in the model's folder goes with it.
+void check_place(const CheckpointReader& source, const std::string& out) {
+  std::error_code ignored;
+  std::filesystem::path model = std::filesystem::weakly_canonical(source.path(), ignored);
+  if (!std::filesystem::is_directory(model, ignored)) model = model.parent_path();
+  const std::filesystem::path relative =
+      std::filesystem::weakly_canonical(out, ignored).lexically_relative(model);
+  check(relative.empty() || *relative.begin() == "..", ErrorCode::invalid_argument, kOp, "'",
+        shown(out, 200),
+        "' lies in the model's folder, whose files are deleted; give a folder "
+        "outside of it, or leave option delete_source out");
+}
+
+// Is it so, now that all is written? For what no header tells.
+bool would_load(const std::string& out, Dialect target) {
+  if (target == Dialect::octavo) return true;
+  VerifyOptions options{.every_byte = false};
+  if (target == Dialect::comfyui) options.loaders = {Loader::comfyui};
+  return verify_all(CheckpointReader(out), options).good();
 }
 
 void check_shard(const std::string& path, const std::string& kept) {
@@ -112,12 +160,13 @@ SourceDeletion::SourceDeletion(const CheckpointReader& source, const QuantizePla
       finished_(plan.files.size()) {
   check(!source.is_gguf(), ErrorCode::unsupported, kOp,
         "option delete_source is for safetensors files; leave it out for GGUF");
-  check_loaders(source, plan);
+  check_place(source, out_);
   for (std::size_t shard = 0; shard < source.files().size(); ++shard) {
     const std::string& path = source.files()[shard].path();
     check_shard(path, source.deleted_shards());
     deleted_[shard] = lstat(path.c_str(), &opened_[shard]) != 0;
   }
+  check_loaders(source, plan, has_deleted());
 }
 
 void SourceDeletion::file_is_finished(std::size_t file, const std::string& path,
@@ -179,20 +228,29 @@ void SourceDeletion::keep_headers() {
   }
 }
 
-std::vector<std::string> delete_kept_shards(const CheckpointReader& source,
-                                            const std::string& out) {
+std::vector<std::string> delete_kept_shards(const CheckpointReader& source, const std::string& out,
+                                            Dialect target) {
   const std::string kept = text(out, "/", kDeletedShards);
+  const bool loads = would_load(out, target);
   std::vector<std::string> left;
   for (const auto& file : source.files()) {
     struct stat status {};
     if (lstat(file.path().c_str(), &status) != 0) continue;
-    if (!is_kept_shard(file.path(), kept) || !S_ISREG(status.st_mode) || status.st_nlink > 1 ||
-        !delete_file(file.path(), status))
+    if (!loads || !is_kept_shard(file.path(), kept) || !S_ISREG(status.st_mode) ||
+        status.st_nlink > 1 || !delete_file(file.path(), status))
       left.push_back(std::filesystem::path(file.path()).filename().string());
   }
-  std::error_code ignored;
-  if (left.empty()) std::filesystem::remove_all(kept, ignored);
+  if (left.empty()) remove_kept_headers(out);
   return left;
+}
+
+// Under another name first: a folder with some of the headers would not be understood.
+void remove_kept_headers(const std::string& out) {
+  const std::string kept = text(out, "/", kDeletedShards),
+                    going = text(out, "/", temporary_name(kDeletedShards));
+  std::error_code ignored;
+  std::filesystem::rename(kept, going, ignored);
+  if (!ignored) std::filesystem::remove_all(going, ignored);
 }
 
 void check_deleted_shards(const CheckpointReader& source, const QuantizePlan& plan,

@@ -51,10 +51,12 @@ class SourceDeletion {
 };
 
 // For a complete folder: deletes what is left of the source's weights, and then the headers that
-// were kept. A shard that is not the one whose header was kept stays, and the headers with it;
-// returns the names of those.
+// were kept. A shard that is not the one whose header was kept stays, and the headers with it, and
+// so do all where no loader of this target loads the folder; returns the names of those.
 [[nodiscard]] std::vector<std::string> delete_kept_shards(const CheckpointReader& source,
-                                                          const std::string& out);
+                                                          const std::string& out, Dialect target);
+// Of a complete folder that needs them no more.
+void remove_kept_headers(const std::string& out);
 
 // Throws Error(io) where a shard was deleted and a file that was made of it is not finished or not
 // what it was: nothing can make it again. `finished` is by output file.

@@ -56,8 +56,10 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
     if (deletion) deletion->keep_headers();
     folder.remove_record();
     if (deletion) {
-      const std::vector<std::string> left = delete_kept_shards(source, out);
+      const std::vector<std::string> left = delete_kept_shards(source, out, plan.options.target);
       if (shards_left != nullptr) *shards_left = left;
+    } else {
+      remove_kept_headers(out);  // of an earlier call, which had the option
     }
     return results;
   } catch (const Error& error) {

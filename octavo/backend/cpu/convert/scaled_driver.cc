@@ -1,10 +1,11 @@
 // The driver of scaled conversions: values times factors to codes, codes times (or divided by)
 // factors to values, each element rounded once. A piece at a time that stays in L1: widened,
-// multiplied to odd (ProductSpans), and converted by the span kernels of plain casts. Products are
-// made in f32 where factors are f32 and no rest of a product can be lost, else in f64. No branch or
+// multiplied or divided to odd (ProductSpans), and converted by the span kernels of plain casts.
+// That is done in f32 where factors are f32 and no rest can be lost, else in f64. No branch or
 // address depends on an element.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "octavo/backend/cpu/convert/count.h"
@@ -243,43 +244,62 @@ void encode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& values
 
 namespace {
 
-// The smallest product other than zero that a decode can have.
-double smallest_product(const Factors& factors, double one, const Format& format) {
-  double least = one, most = one;
-  if (factors.is_array()) {
-    const Matrix& each = factors.each;
-    least = most = number_at(each, 0, 0);
-    const std::int64_t rows = each.row_pitch == 0 ? 1 : each.rows,
-                       cols = each.col_stride == 0 ? 1 : each.cols;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t col = 0; col < cols; ++col) {
-        const double factor = number_at(each, row, col);
-        least = std::min(least, factor);
-        most = std::max(most, factor);
-      }
+// The least and the most of a call's factors.
+struct FactorRange {
+  double least, most;
+};
+
+FactorRange range_of(const Factors& factors, double one) {
+  if (!factors.is_array()) return {one, one};
+  const Matrix& each = factors.each;
+  FactorRange range{number_at(each, 0, 0), number_at(each, 0, 0)};
+  const std::int64_t rows = each.row_pitch == 0 ? 1 : each.rows,
+                     cols = each.col_stride == 0 ? 1 : each.cols;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t col = 0; col < cols; ++col) {
+      const double factor = number_at(each, row, col);
+      range.least = std::min(range.least, factor);
+      range.most = std::max(range.most, factor);
     }
   }
-  return factors.divide ? min_positive(format) / most : min_positive(format) * least;
+  return range;
 }
 
 // How a decode makes what it stores.
 enum class Way : std::uint8_t {
-  f32,         // products of f32, rounded to it
+  f32,         // products or quotients in f32, rounded to it
   f32_odd,     // to odd in f32, then to 16 bits
+  long_odd,    // products with one factor of more bits than f32 has, to odd in f32, then to 16 bits
   f64_odd,     // products or quotients in f64, to odd in f32, then to 16 bits
   f64_narrow,  // in f64, then to f32
   f64,         // in f64, which is the target or is encoded
 };
 
-Way decode_way(const Format& format, DType target, const Factors& factors, bool f32_factors,
-               double smallest) {
-  const bool in_f32 = f32_factors && !factors.divide && fits_f32(format);
+// A quotient of codes of at most 16 bits and an f32 is never as near to a number or midpoint of f32
+// (25 bits) as f64 rounds, unless it is one: dividing in f32 gives the bits of dividing in f64 and
+// rounding that to f32, among subnormals, too.
+Way decode_way(const Format& format, DType target, const Factors& factors, double one,
+               const FactorRange& range) {
+  const bool f32_factors = factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
+  const bool in_f32 = f32_factors && fits_f32(format);
   if (target == DType::f64) return Way::f64;
   if (target == DType::f32) return in_f32 ? Way::f32 : Way::f64_narrow;
-  // Rests of products below 2^-100 are lost in f32; and f32 to odd holds what a 16-bit type needs,
-  // but among the subnormals of bf16, which are those of f32.
-  if (in_f32 && smallest >= 0x1p-90) return Way::f32_odd;
-  return target == DType::f16 || smallest >= 0x1p-120 ? Way::f64_odd : Way::f64;
+  // Rests of products and quotients of what is below 2^-100 are lost in f32; and f32 to odd holds
+  // what a 16-bit type needs, but among the subnormals of bf16, which are those of f32.
+  const double smallest =
+      factors.divide ? min_positive(format) / range.most : min_positive(format) * range.least;
+  const bool has_rests = !factors.divide || format.min_step_exponent() >= kTinyF32Rest;
+  if (in_f32 && smallest >= 0x1p-90 && has_rests) return Way::f32_odd;
+  if (target == DType::bf16 && smallest < 0x1p-120) return Way::f64;
+  const bool is_long_one = !factors.is_array() && !factors.divide && is_long(one);
+  return is_long_one && fits_f32(format) ? Way::long_odd : Way::f64_odd;
+}
+
+// Is there one factor for all or for each row, within the range of ProductSpans::divide_by_one?
+bool has_one_in_range(const Factors& factors, const Format& format, const FactorRange& range) {
+  const double far = std::ldexp(1.0, kQuotientRange);
+  return (!factors.is_array() || factors.each.col_stride == 0) && min_positive(format) * far >= 1 &&
+         max_value(format) <= far && range.least * far >= 1 && range.most <= far;
 }
 
 }  // namespace
@@ -288,23 +308,55 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
                           const Matrix& values, const Factors& factors) {
   if (codes.rows == 0 || codes.cols == 0) return;
   const double one = one_factor(factors, codes.format);
-  const bool f32_factors = factors.is_array() ? factors.each.dtype == DType::f32 : is_f32(one);
   const DType target = values.dtype;
-  const Way way = decode_way(codes.format, target, factors, f32_factors,
-                             smallest_product(factors, one, codes.format));
-  const bool in_f32 = way == Way::f32 || way == Way::f32_odd;
-  const bool by_f32 = in_f32 || way == Way::f64_odd;
+  const FactorRange range = range_of(factors, one);
+  const Way way = decode_way(codes.format, target, factors, one, range);
+  const bool by_one = has_one_in_range(factors, codes.format, range),
+             in_f32 = way == Way::f32 || way == Way::f32_odd,
+             by_f32 = in_f32 || way == Way::long_odd || way == Way::f64_odd;
+  // One pass over f32, which is in f64 in registers alone.
+  const bool fused = by_one && fits_f32(codes.format) &&
+                     (way == Way::f64_narrow || (way == Way::f64_odd && factors.divide));
+  const bool decodes_f32 = in_f32 || way == Way::long_odd || fused;
   const Encoder encoder =
       make_encoder(target == DType::f16 ? f16_format : bf16_format,
                    {.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet},
                    by_f32 ? DType::f32 : DType::f64);
   const EncodeSpan encode_span = isa.encode(encoder);
   const bool narrows = target == DType::bf16 && by_f32 && isa.narrow_bf16 != nullptr;
-  const Decoder decoder{.format = codes.format, .target = in_f32 ? DType::f32 : DType::f64};
+  const Decoder decoder{.format = codes.format, .target = decodes_f32 ? DType::f32 : DType::f64};
   const DecodeSpan decode_span = isa.decode(decoder);
   const ProductSpans& products = *isa.products;
   const bool direct = is_contiguous(values);
 
+  const auto multiply = [&](const FactorPiece& piece, const std::byte* decoded, void* to,
+                            float* narrow, double* wide, std::int64_t n) {
+    const auto* f32 = reinterpret_cast<const float*>(decoded);
+    const auto* f64 = reinterpret_cast<const double*>(decoded);
+    if (way == Way::f32)
+      return (factors.divide ? products.divide_f32 : products.f32)(f32, piece.f32(),
+                                                                   static_cast<float*>(to), n);
+    if (way == Way::f32_odd)
+      return factors.divide ? products.divide_f32_odd(f32, piece.f32(), narrow, n)
+                            : products.f32_odd(f32, piece.f32(), narrow, n);
+    if (way == Way::long_odd) return products.f32_long_odd(f32, one, narrow, n);
+    const double factor = piece.f64()[0];
+    if (fused && way == Way::f64_odd) return products.quotients_odd(f32, factor, narrow, n);
+    if (fused)
+      return (factors.divide ? products.quotients : products.long_products)(
+          f32, factor, static_cast<float*>(to), n);
+    double* product = target == DType::f64 ? static_cast<double*>(to) : wide;
+    if (factors.divide && by_one)
+      products.divide_by_one(f64, factor, product, n);
+    else if (factors.divide)
+      products.divide(f64, piece.f64(), product, n);
+    else if (target == DType::f64)
+      products.f64(f64, piece.f64(), product, n);
+    else
+      products.f64_odd(f64, piece.f64(), product, n);
+    if (way == Way::f64_narrow) products.narrow(wide, static_cast<float*>(to), n);
+    if (way == Way::f64_odd) products.narrow_odd(wide, narrow, n);
+  };
   const auto visit = [&](FactorPiece& piece, std::int64_t row, std::int64_t col, std::int64_t n) {
     alignas(64) std::byte gathered[kPiece * 2], decoded[kPiece * 8], staged[kPiece * 8];
     alignas(64) float narrow[kPiece];
@@ -312,21 +364,7 @@ void decode_scaled_matrix(const Isa& isa, const Exec& exec, const Matrix& codes,
     piece.load(row, col, n);
     decode_span(decoder, gather(codes, row, col, n, gathered), decoded, n);
     void* to = direct ? static_cast<void*>(element(values, row, col)) : staged;
-    const auto* f32 = reinterpret_cast<const float*>(decoded);
-    const auto* f64 = reinterpret_cast<const double*>(decoded);
-    if (way == Way::f32) products.f32(f32, piece.f32(), static_cast<float*>(to), n);
-    if (way == Way::f32_odd) products.f32_odd(f32, piece.f32(), narrow, n);
-    if (!in_f32) {
-      double* product = target == DType::f64 ? static_cast<double*>(to) : wide;
-      if (factors.divide)
-        products.divide(f64, piece.f64(), product, n);
-      else if (target == DType::f64)
-        products.f64(f64, piece.f64(), product, n);
-      else
-        products.f64_odd(f64, piece.f64(), product, n);
-      if (way == Way::f64_narrow) products.narrow(wide, static_cast<float*>(to), n);
-      if (way == Way::f64_odd) products.narrow_odd(wide, narrow, n);
-    }
+    multiply(piece, decoded, to, narrow, wide, n);
     if (narrows) {
       isa.narrow_bf16(narrow, static_cast<std::uint16_t*>(to), n);
     } else if (target == DType::bf16 || target == DType::f16) {

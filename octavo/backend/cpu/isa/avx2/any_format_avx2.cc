@@ -5,6 +5,7 @@
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
 #include "octavo/backend/cpu/isa/portable/product_lanes.h"
+#include "octavo/backend/cpu/norm_lanes.h"
 #include "octavo/backend/cpu/produce/activation_spans.h"
 
 namespace octavo::cpu {
@@ -28,5 +29,6 @@ void avx2_activate(ProducerKind kind, const double* x, const double* gate, float
 }
 
 const ProductSpans kAvx2Products = portable::kProductSpans;
+const NormSpans kAvx2Norms{kNormSpansOf<float>};
 
 }  // namespace octavo::cpu

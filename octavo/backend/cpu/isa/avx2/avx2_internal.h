@@ -19,9 +19,11 @@ void avx2_decode_any(const Decoder&, const void* codes, void* values, std::int64
 Counts avx2_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void avx2_activate(ProducerKind, const double* x, const double* gate, float* out, std::int64_t n);
 extern const ProductSpans kAvx2Products;
+extern const NormSpans kAvx2Norms;
 void avx2_rank(const RankedTiles& job, std::uint32_t* found);
 void avx2_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
                       int count, float* sums);
+void avx2_subtract_f64(const F64Update& update);
 std::uint32_t avx2_row_error(const RowErrorJob& job, RowErrorSums& sums);
 std::uint32_t avx2_amax(DType dtype, const void* values, std::int64_t n);
 inline constexpr int kAvx2Rows = 6, kAvx2Cols = 16;

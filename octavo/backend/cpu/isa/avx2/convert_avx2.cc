@@ -32,16 +32,19 @@ const Isa kAvx2Isa{.encode = avx2_encode,
                    .amax = avx2_amax,
                    .fp4 = avx2_fp4,
                    .fp4_searches = true,
+                   .fp4_searches_more = true,
                    .decode_scaled = avx2_decode_scaled,
                    .narrow_bf16 = narrow_bf16<Avx2Lanes>,
                    .rank = avx2_rank,
                    .fp4_squares = avx2_fp4_squares,
                    .row_error = avx2_row_error,
                    .products = &kAvx2Products,
+                   .norms = &kAvx2Norms,
                    .widen_bf16 = widen_bf16_lanes<Avx2Lanes>,
                    .activate = avx2_activate,
                    .mx_searches = true,
-                   .mx_ranks = true};
+                   .mx_ranks = true,
+                   .subtract_f64 = avx2_subtract_f64};
 
 const Kernels kAvx2Kernels =
     make_kernels<kAvx2Isa, avx2_gemm, avx2_attention>("cpu/avx2", "AVX2, F16C and FMA");

@@ -12,6 +12,7 @@
 #include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cpu {
 namespace {
@@ -155,6 +156,31 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
   }
 }
 
+// f16 to f32, which is an instruction (F16C) but for NaN: a code that is one, with its sign.
+template <typename L>
+void decode_halves(const Decoder&, const void* codes, void* values, std::int64_t n) {
+  constexpr std::int64_t kFrom = element_bytes(DType::f16), kTo = element_bytes(DType::f32);
+  const FpEnvGuard guard;
+  const auto sign = L::splat(0x80000000u), size = L::splat(0x7FFFFFFFu),
+             inf = L::splat(0x7F800000u), nan = L::splat(0x7FC00000u);
+  const auto* __restrict from = static_cast<const std::byte*>(codes);
+  auto* __restrict to = static_cast<std::byte*>(values);
+  const auto one = [&](const std::byte* in, std::byte* out) __attribute__((always_inline)) {
+    const auto value = L::template load<DType::f16>(in);
+    const auto is_nan = L::above(L::band(value, size), inf);
+    L::store_words(L::select(is_nan, L::bor(L::band(value, sign), nan), value), out);
+  };
+  std::int64_t done = 0;
+  for (; done + L::kLanes <= n; done += L::kLanes) one(from + done * kFrom, to + done * kTo);
+  if (done < n) {
+    alignas(64) std::byte staged[L::kLanes * kFrom] = {}, out[L::kLanes * kTo];
+    const auto count = static_cast<std::size_t>(n - done);
+    std::memcpy(staged, from + done * kFrom, count * kFrom);
+    one(staged, out);
+    std::memcpy(to + done * kTo, out, count * kTo);
+  }
+}
+
 // mxint8, int8 and int4: an integer in units of the smallest value. To bf16 it is exact: eight
 // significant bits.
 template <typename L, DType kTarget>
@@ -194,6 +220,7 @@ template <typename L>
 DecodeSpan choose_decode(const Decoder& decoder) {
   const Format& format = decoder.format;
   if (format == e8m0fnu && decoder.target == DType::f32) return decode_e8m0<L>;
+  if (format == f16_format && decoder.target == DType::f32) return decode_halves<L>;
   if (format.twos_complement && decoder.target == DType::f32) return decode_integers<L, DType::f32>;
   if (format.twos_complement && decoder.target == DType::bf16)
     return decode_integers<L, DType::bf16>;

@@ -8,6 +8,7 @@
 #include "octavo/backend/cpu/isa/avx2/encode_lanes.h"
 #include "octavo/backend/cpu/isa/avx2/memory_ahead.h"
 #include "octavo/base/fp_env.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cpu {
 namespace {
@@ -95,9 +96,42 @@ EncodeSpan choose_rounding(const Encoder& encoder) {
   return nullptr;
 }
 
+// f32 to f16 as F16C does it: to nearest even, Inf beyond.
+inline bool is_narrowing(const Encoder& encoder) {
+  const EncodePolicy& policy = encoder.policy;
+  return encoder.format == f16_format && encoder.source == DType::f32 &&
+         policy.rounding == Rounding::nearest_even && policy.overflow == Overflow::ieee &&
+         policy.nan_code == NanCode::signed_quiet;
+}
+
+template <typename L>
+void encode_halves(const Encoder&, const void* values, void* codes, std::int64_t n, std::uint64_t) {
+  constexpr std::int64_t kFrom = element_bytes(DType::f32), kTo = element_bytes(DType::f16);
+  const FpEnvGuard guard;
+  const auto sign = L::splat(0x80000000u), size = L::splat(0x7FFFFFFFu),
+             inf = L::splat(0x7F800000u), nan = L::splat(0x7FC00000u);
+  const auto* __restrict from = static_cast<const std::byte*>(values);
+  auto* __restrict to = static_cast<std::byte*>(codes);
+  const auto one = [&](const std::byte* in, std::byte* out) __attribute__((always_inline)) {
+    const auto value = L::load_words(in);
+    const auto is_nan = L::above(L::band(value, size), inf);
+    L::template store<DType::f16>(L::select(is_nan, L::bor(L::band(value, sign), nan), value), out);
+  };
+  std::int64_t done = 0;
+  for (; done + L::kLanes <= n; done += L::kLanes) one(from + done * kFrom, to + done * kTo);
+  if (done < n) {
+    alignas(64) std::byte staged[L::kLanes * kFrom] = {}, out[L::kLanes * kTo];
+    const auto count = static_cast<std::size_t>(n - done);
+    std::memcpy(staged, from + done * kFrom, count * kFrom);
+    one(staged, out);
+    std::memcpy(to + done * kTo, out, count * kTo);
+  }
+}
+
 // Null where lanes cannot encode the format, or not under this policy.
 template <typename L>
 EncodeSpan choose_encode(const Encoder& encoder) {
+  if (is_narrowing(encoder)) return encode_halves<L>;
   if (!lanes_fit(encoder)) return nullptr;
   switch (encoder.source) {
     case DType::f32:

@@ -111,9 +111,9 @@ inline std::vector<std::uint16_t> upper_halves(std::vector<float>& values) {
   return halves;
 }
 
-// What the definition stores for a tile of E2M1 under policy mse (scale/fit.h).
-inline TileScale searched_scale(const ScaleSpec& spec, const float* x, std::int64_t n,
-                                float tensor_scale) {
+// What the definition stores for a tile of E2M1 (scale/fit.h). Null weights: all are one.
+inline TileScale searched_scale(const ScaleSpec& spec, AmaxPolicy policy, const float* x,
+                                const float* weights, std::int64_t n, float tensor_scale) {
   float amax = 0.0F;
   for (std::int64_t i = 0; i < n; ++i) {
     if (!is_finite(x[i])) return poisoned_scale(spec.format);
@@ -121,15 +121,15 @@ inline TileScale searched_scale(const ScaleSpec& spec, const float* x, std::int6
   }
   TileScale best = tile_scale(spec, e2m1fn, amax, tensor_scale);
   double least = HUGE_VAL;
-  constexpr AmaxPolicy kPolicy = AmaxPolicy::mse;
-  for (int c = 0; is_searched(kPolicy, spec, amax) && c < fit_candidates(kPolicy, spec); ++c) {
-    const TileScale tried = fit_candidate(kPolicy, spec, e2m1fn, amax, tensor_scale, 0.0F, c);
+  for (int c = 0; is_searched(policy, spec, amax) && c < fit_candidates(policy, spec); ++c) {
+    const TileScale tried = fit_candidate(policy, spec, e2m1fn, amax, tensor_scale, 0.0F, c);
     FitRun<float> run;
     for (std::int64_t i = 0; i < n; ++i) {
       const float u = x[i] * tried.factor;
-      run.add(i, u - static_cast<float>(decode<e2m1fn>(encode<e2m1fn>(static_cast<double>(u)))));
+      run.add(i, u - static_cast<float>(decode<e2m1fn>(encode<e2m1fn>(static_cast<double>(u)))),
+              weights != nullptr ? weights[i] : 1.0F);
     }
-    const double error = fit_error(kPolicy, run.sum(), tried.scale);
+    const double error = fit_error(policy, run.sum(), tried.scale);
     if (!(error < least)) continue;
     least = error;
     best = tried;
@@ -140,13 +140,18 @@ inline TileScale searched_scale(const ScaleSpec& spec, const float* x, std::int6
 inline void expect_searched_tiles(const std::vector<float>& x, std::int64_t tile,
                                   const ScaleSpec& spec, float tensor_scale,
                                   const std::vector<std::uint8_t>& codes,
-                                  const std::vector<std::uint8_t>& scales) {
+                                  const std::vector<std::uint8_t>& scales,
+                                  AmaxPolicy policy = AmaxPolicy::mse,
+                                  const float* weights = nullptr) {
   const auto count = static_cast<std::int64_t>(x.size());
   for (std::int64_t first = 0; first < count; first += tile) {
     const std::int64_t n = std::min(tile, count - first);
-    const TileScale wanted = searched_scale(spec, x.data() + first, n, tensor_scale);
+    const TileScale wanted =
+        searched_scale(spec, policy, x.data() + first,
+                       weights != nullptr ? weights + first : nullptr, n, tensor_scale);
     const auto t = static_cast<std::size_t>(first / tile);
-    ASSERT_EQ(scales[t], wanted.bits) << "tile " << t << " of " << tensor_scale;
+    ASSERT_EQ(scales[t], wanted.bits)
+        << "tile " << t << " of " << tensor_scale << ", policy " << static_cast<int>(policy);
     const bool poisoned = wanted.scale != wanted.scale;
     for (std::int64_t i = first; i < first + n; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -158,9 +163,18 @@ inline void expect_searched_tiles(const std::vector<float>& x, std::int64_t tile
   }
 }
 
+// Of columns: most of some size, a few of none.
+inline std::vector<float> weights_to_search(std::int64_t n, std::mt19937& random) {
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < n; ++i)
+    weights.push_back(random() % 9 == 0 ? 0.0F
+                                        : std::exp2(static_cast<float>(random() % 160) / 10 - 8));
+  return weights;
+}
+
 // NVFP4: also of tensors whose scales are subnormal, where sums are not found by integers.
 inline void expect_searched_nvfp4(const Isa& isa) {
-  ASSERT_TRUE(isa.fp4_searches);
+  ASSERT_TRUE(isa.fp4_searches && isa.fp4_searches_more);
   const ScaleSpec spec{.format = ScaleFormat::e4m3_f32};
   std::mt19937 random(11);
   for (const DType source : {DType::f32, DType::bf16})
@@ -173,11 +187,19 @@ inline void expect_searched_nvfp4(const Isa& isa) {
         const void* from = source == DType::bf16 ? static_cast<const void*>(halves.data())
                                                  : static_cast<const void*>(x.data());
         const auto of_code = two_level_scales(spec, tensor_scale);
-        std::vector<std::uint8_t> codes((x.size() + 1) / 2), scales((x.size() + 15) / 16);
-        isa.fp4(source)({.tensor_scale = tensor_scale, .searched = of_code.data()}, from,
-                        codes.data(), scales.data(), n);
-        expect_searched_tiles(x, 16, spec, tensor_scale, codes, scales);
-        if (::testing::Test::HasFatalFailure()) return;
+        const std::vector<float> weights = weights_to_search(n, random);
+        for (const AmaxPolicy policy :
+             {AmaxPolicy::mse, AmaxPolicy::four_over_six, AmaxPolicy::wmse}) {
+          const float* const of_columns = policy == AmaxPolicy::wmse ? weights.data() : nullptr;
+          std::vector<std::uint8_t> codes((x.size() + 1) / 2), scales((x.size() + 15) / 16);
+          isa.fp4(source)({.tensor_scale = tensor_scale,
+                           .searched = of_code.data(),
+                           .policy = policy,
+                           .weights = of_columns},
+                          from, codes.data(), scales.data(), n);
+          expect_searched_tiles(x, 16, spec, tensor_scale, codes, scales, policy, of_columns);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
       }
 }
 

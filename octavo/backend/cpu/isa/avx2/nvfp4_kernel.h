@@ -3,6 +3,7 @@
 
 #include "octavo/backend/cpu/isa/avx2/decode_kernel.h"
 #include "octavo/backend/cpu/isa/avx2/fp4_search_kernel.h"
+#include "octavo/backend/cpu/isa/avx2/fp4_weighted_search.h"
 #include "octavo/backend/cpu/isa/avx2/quantize_row.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/scale/tile_scale.h"
@@ -51,6 +52,13 @@ struct Nvfp4Scales {
   }
 };
 
+// amax_for_four() of each lane.
+template <typename L>
+[[gnu::always_inline]] inline typename L::Bits amax_of_four(typename L::Bits amax) {
+  const auto splat = [](float x) { return L::splat(std::bit_cast<std::uint32_t>(x)); };
+  return L::fmin(L::fmul(amax, splat(1.5F)), splat(kMaxFloat));
+}
+
 template <typename L, typename W, DType kSource>
 void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std::uint8_t* scales,
               std::int64_t n) {
@@ -58,7 +66,6 @@ void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std:
   const FpEnvGuard guard;
   const Fp4SpecialScales special = fp4_special_scales(job.tensor_scale);
   const Nvfp4Scales<L> scale(job.tensor_scale, special.zero, special.poison);
-  const Fp4ScaleSearch<L, W> search(job);
   Encoder encoder = make_encoder(kE2m1, {}, DType::f32);
   encoder.only_finite = true;
   const EncodeConstants<L> k(encoder);
@@ -66,6 +73,24 @@ void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std:
     quantize_row<L, kSource, static_cast<int>(kFp4Tile), true>(k, L::splat(0), scales_of, values,
                                                                codes, scales, n);
   };
+  if (job.searched != nullptr && job.policy == AmaxPolicy::wmse) {
+    Fp4WeightedSearch<L> weighted(job, n);
+    return rows([&](const std::byte* from, Bits amax) __attribute__((always_inline)) {
+      Bits factor;
+      const Bits code =
+          weighted.template operator()<kSource>(from, amax, scale.code_of(amax), factor);
+      return scale.of(amax, code, factor);
+    });
+  }
+  const Fp4ScaleSearch<L, W> search(job);
+  if (search.exists() && job.policy == AmaxPolicy::four_over_six) {
+    return rows([&](const std::byte* from, Bits amax) __attribute__((always_inline)) {
+      Bits factor;
+      const Bits code = search.template of_two<kSource>(
+          from, amax, scale.code_of(amax), scale.code_of(amax_of_four<L>(amax)), factor);
+      return scale.of(amax, code, factor);
+    });
+  }
   if (search.exists()) {
     return rows([&](const std::byte* from, Bits amax) __attribute__((always_inline)) {
       Bits factor;

@@ -5,6 +5,7 @@
 #include "octavo/backend/cpu/isa/portable/decode_spans.h"
 #include "octavo/backend/cpu/isa/portable/encode_spans.h"
 #include "octavo/backend/cpu/isa/portable/product_lanes.h"
+#include "octavo/backend/cpu/norm_lanes.h"
 #include "octavo/backend/cpu/produce/activation_spans.h"
 
 namespace octavo::cpu {
@@ -29,5 +30,6 @@ void avx512_activate(ProducerKind kind, const double* x, const double* gate, flo
 }
 
 const ProductSpans kAvx512Products = portable::kProductSpans;
+const NormSpans kAvx512Norms{kNormSpansOf<float>};
 
 }  // namespace octavo::cpu

@@ -23,6 +23,8 @@ void avx512_encode_any(const Encoder&, const void* values, void* codes, std::int
 void avx512_decode_any(const Decoder&, const void* codes, void* values, std::int64_t n);
 Counts avx512_count(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 extern const ProductSpans kAvx512Products;
+void avx512_subtract_f64(const F64Update& update);
+extern const NormSpans kAvx512Norms;
 void avx512_rank(const RankedTiles& job, std::uint32_t* found);
 void avx512_fp4_squares(const float* x, const float* weights, std::int64_t n, const float* factors,
                         int count, float* sums);

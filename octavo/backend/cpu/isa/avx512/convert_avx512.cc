@@ -42,16 +42,19 @@ const Isa kAvx512Isa{.encode = avx512_encode,
                      .amax = avx512_amax,
                      .fp4 = avx512_fp4,
                      .fp4_searches = true,
+                     .fp4_searches_more = true,
                      .decode_scaled = avx512_decode_scaled,
                      .narrow_bf16 = avx512_narrow_bf16,
                      .rank = avx512_rank,
                      .fp4_squares = avx512_fp4_squares,
                      .row_error = avx512_row_error,
                      .products = &kAvx512Products,
+                     .norms = &kAvx512Norms,
                      .widen_bf16 = avx512_widen_bf16,
                      .activate = avx512_activate,
                      .mx_searches = true,
-                     .mx_ranks = true};
+                     .mx_ranks = true,
+                     .subtract_f64 = avx512_subtract_f64};
 
 const Kernels kAvx512Kernels = make_kernels<kAvx512Isa, avx512_gemm, avx512_attention>(
     "cpu/avx512", "AVX-512 (F, BW, DQ, VL)");

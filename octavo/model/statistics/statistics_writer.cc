@@ -5,9 +5,9 @@
 #include "octavo/base/error.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
-#include "octavo/model/eval/statistics_file.h"
-#include "octavo/model/eval/statistics_names_internal.h"
 #include "octavo/model/model_fingerprint_internal.h"
+#include "octavo/model/statistics/statistics_file.h"
+#include "octavo/model/statistics/statistics_names_internal.h"
 #include "octavo/safetensors/file_writer.h"
 
 namespace octavo {

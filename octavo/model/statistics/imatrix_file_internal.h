@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 namespace octavo::eval {
 

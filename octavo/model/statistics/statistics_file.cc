@@ -1,4 +1,4 @@
-#include "octavo/model/eval/statistics_file.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 #include <algorithm>
 #include <array>
@@ -15,9 +15,9 @@
 #include "octavo/base/hexadecimal.h"
 #include "octavo/base/json/json.h"
 #include "octavo/checkpoint/gguf/gguf_file.h"
-#include "octavo/model/eval/imatrix_file_internal.h"
-#include "octavo/model/eval/statistics_names_internal.h"
 #include "octavo/model/model_fingerprint_internal.h"
+#include "octavo/model/statistics/imatrix_file_internal.h"
+#include "octavo/model/statistics/statistics_names_internal.h"
 #include "octavo/safetensors/file_reader.h"
 
 namespace octavo {

@@ -1,5 +1,5 @@
 // Files of statistics as quantize_checkpoint takes them.
-#include "octavo/model/eval/input_statistics_file.h"
+#include "octavo/model/statistics/input_statistics_file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/checkpoint/checkpoint_testing_internal.h"
-#include "octavo/model/eval/statistics_file.h"
 #include "octavo/model/model_fingerprint_internal.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 namespace octavo {
 namespace {

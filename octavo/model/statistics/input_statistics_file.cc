@@ -1,4 +1,4 @@
-#include "octavo/model/eval/input_statistics_file.h"
+#include "octavo/model/statistics/input_statistics_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 #include "octavo/base/hash/text_hash_internal.h"
 #include "octavo/base/hexadecimal.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
-#include "octavo/model/eval/statistics_file.h"
 #include "octavo/model/model_fingerprint_internal.h"
+#include "octavo/model/statistics/statistics_file.h"
 
 namespace octavo {
 namespace {

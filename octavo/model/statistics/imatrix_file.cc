@@ -1,4 +1,4 @@
-#include "octavo/model/eval/imatrix_file_internal.h"
+#include "octavo/model/statistics/imatrix_file_internal.h"
 
 #include <algorithm>
 #include <bit>
