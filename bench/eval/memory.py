@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--max-memory", default="1GiB")
+    parser.add_argument("--json", help="write the result to this file")
     given = parser.parse_args()
     shape = SHAPES["quick" if given.quick else "7GB"]
     work = pathlib.Path(tempfile.mkdtemp(prefix="bench-eval-", dir=given.folder))
@@ -114,6 +115,17 @@ def main() -> None:
         f"{size / 1e9:.2f} GB of weights, {given.tokens} tokens: {seconds:.1f} s, loss {loss:.4f}"
     )
     print(f"peak RSS {peak / 1e9:.3f} GB; at most {MOST_BYTES / 1e9} GB ({os.cpu_count()} CPUs)")
+    if given.json:
+        result = {
+            "bytes": size,
+            "vocabulary": shape[-1],
+            "tokens": given.tokens,
+            "max_memory": given.max_memory,
+            "peak_bytes": peak,
+            "most_bytes": MOST_BYTES,
+            "loss": loss,
+        }
+        pathlib.Path(given.json).write_text(json.dumps(result, indent=1) + "\n")
     if peak > MOST_BYTES:
         sys.exit(1)
 

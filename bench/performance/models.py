@@ -42,6 +42,18 @@ def evaluation(result: Result) -> str:
     )
 
 
+def memory(result: Result) -> str:
+    data = result.data
+    return section(
+        f"### A model larger than memory, {result.machine_name}",
+        f"`octavo eval` of {data['bytes'] / 1e9:.1f} GB of random bfloat16 weights with a "
+        f"vocabulary of {data['vocabulary']} on {data['tokens']} tokens, with `--max-memory "
+        f"{data['max_memory']}`: the process had {data['peak_bytes'] / 1e9:.2f} GB of memory at "
+        f"most; the bar is {data['most_bytes'] / 1e9:.1f} GB.",
+        result.measured("python -m bench.eval.memory"),
+    )
+
+
 def gptq(result: Result) -> str:
     data = result.data
 

@@ -59,6 +59,7 @@ def performance() -> str:
         *cpu_sections("forced-avx2", x86.forced),
         *cpu_sections("forced-avx512", x86.forced),
         *cpu_sections("eval", models.evaluation),
+        *cpu_sections("eval-memory", models.memory),
         *cpu_sections("gptq", models.gptq),
         *cpu_sections("generate", models.generation),
         checkpoint.checkpoints(newest("checkpoint"), newest("checkpoint-peers")),

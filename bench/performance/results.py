@@ -48,7 +48,7 @@ def results(question: str) -> list[Result]:
     file's name; what stands between it and the date must be a machine, not another question."""
     found: dict[str, Result] = {}
     pattern = re.compile(
-        rf"{question}-(?P<machine>(?!rates-|mean-|peers-|nvfp4-|forward-|backward-|decode-|\d{{4}}-).+)-(?P<date>[\d-]{{10}})\.json"
+        rf"{question}-(?P<machine>(?!rates-|memory-|mean-|peers-|nvfp4-|forward-|backward-|decode-|\d{{4}}-).+)-(?P<date>[\d-]{{10}})\.json"
     )
     for path in sorted(RESULTS.glob(f"{question}-*.json")):
         match = pattern.fullmatch(path.name)
