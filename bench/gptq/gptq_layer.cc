@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/hash/content_hash.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/model/gptq/gptq_factor_internal.h"
 #include "octavo/model/gptq/hessian_sum_internal.h"
 
