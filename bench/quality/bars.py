@@ -8,7 +8,7 @@ import statistics
 from bench.quality.table import case_of, relative_error
 
 SEARCHES = ("4over6", "mse", "wmse")
-GPTQ = ("gptq max", "gptq mse")
+GPTQ = ("gptq max", "gptq wmse", "gptq mse")
 WORST = 0.95  # of a single model and text, where a whole recipe is to gain
 
 
