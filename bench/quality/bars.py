@@ -22,7 +22,9 @@ def bars_of(rows: list[dict], means: list[dict]) -> list[dict]:
         there = [octavo[recipe, policy] for policy in policies if (recipe, policy) in octavo]
         if not there:
             return absent(name, limit)
-        mean = min(there, key=lambda mean: mean["kl_beside_max"])
+        most = max(mean["runs"] for mean in there)  # means over fewer runs are of other models
+        whole = [mean for mean in there if mean["runs"] == most]
+        mean = min(whole, key=lambda mean: mean["kl_beside_max"])
         holds = mean["kl_beside_max"] <= limit and mean["worst"] <= worst and mean["runs"] == runs
         return bar(name, limit, mean["kl_beside_max"], mean, holds) | {"worst": mean["worst"]}
 
