@@ -26,7 +26,10 @@ def bars_of(rows: list[dict], means: list[dict]) -> list[dict]:
         whole = [mean for mean in there if mean["runs"] == most]
         mean = min(whole, key=lambda mean: mean["kl_beside_max"])
         holds = mean["kl_beside_max"] <= limit and mean["worst"] <= worst and mean["runs"] == runs
-        return bar(name, limit, mean["kl_beside_max"], mean, holds) | {"worst": mean["worst"]}
+        return bar(name, limit, mean["kl_beside_max"], mean, holds) | {
+            "worst": mean["worst"],
+            "of_runs": runs,
+        }
 
     return [
         best("NVFP4, scales searched, beside max", "nvfp4", SEARCHES, 0.85, WORST),
@@ -61,7 +64,7 @@ def beside_peer(name: str, rows: list[dict], recipe: str, runs: int) -> dict:
         )
         holds = ratio <= 1.0 + error and len(both) == runs
         out = bar(name, 1.0, ratio, {"policy": policy, "runs": len(both)}, holds)
-        out["standard_error"] = error
+        out |= {"standard_error": error, "of_runs": runs}
     return out
 
 
