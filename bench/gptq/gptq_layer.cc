@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "octavo/base/hash/content_hash.h"
+#include "octavo/base/hash/row_hash_internal.h"
 #include "octavo/model/gptq/gptq_factor_internal.h"
 #include "octavo/model/gptq/hessian_sum_internal.h"
 
@@ -34,19 +36,28 @@ Tensor tokens_of(std::int64_t rows, std::int64_t width, std::mt19937& random) {
   return out;
 }
 
-template <typename Work>
-double seconds_of(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+// By the clock, and of all threads of the process: what others do on the machine is in the first.
+struct Timed {
+  std::vector<double> seconds{}, cpu_seconds{};
 
-void print(const char* name, const std::vector<double>& seconds) {
-  std::printf("\"%s\": [", name);
-  for (std::size_t i = 0; i < seconds.size(); ++i)
-    std::printf("%s%.3f", i == 0 ? "" : ", ", seconds[i]);
-  std::printf("], ");
-}
+  template <typename Work>
+  void add(const Work& work) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu = std::clock();
+    work();
+    cpu_seconds.push_back(static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC);
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  void print(const char* name) const {
+    for (const auto& [kind, all] : {std::pair{"", &seconds}, std::pair{"cpu_", &cpu_seconds}}) {
+      std::printf("\"%s_%sseconds\": [", name, kind);
+      for (std::size_t i = 0; i < all->size(); ++i)
+        std::printf("%s%.3f", i == 0 ? "" : ", ", (*all)[i]);
+      std::printf("], ");
+    }
+  }
+};
 
 void time_layer(int threads, std::int64_t width, std::int64_t rows, int runs, const char* name) {
   std::mt19937 random(1);
@@ -57,29 +68,29 @@ void time_layer(int threads, std::int64_t width, std::int64_t rows, int runs, co
   // A part of the tokens again and again: what they are does not change the time.
   const Tensor tokens = tokens_of(std::min<std::int64_t>(kTokens, 2 * width), width, random);
   const GptqOptions options{.threads = threads};
-  std::vector<double> hessian_seconds, factor_seconds, column_seconds;
+  Timed hessian_time, factor_time, column_time;
   GptqResult made;
   for (int run = 0; run < runs; ++run) {
     gptq_detail::HessianSum sum(width);
-    hessian_seconds.push_back(seconds_of([&] {
+    hessian_time.add([&] {
       while (sum.rows() < kTokens) sum.add(tokens.view(), threads);
-    }));
+    });
     std::vector<double> hessian = sum.take();
     gptq_detail::GptqFactor factor;
-    factor_seconds.push_back(seconds_of([&] {
+    factor_time.add([&] {
       factor = gptq_detail::factor_hessian(std::move(hessian), width, options, "the layer");
-    }));
-    column_seconds.push_back(seconds_of([&] {
+    });
+    column_time.add([&] {
       made = gptq_detail::gptq_with(factor, weight.view(), preset(name), options, "the layer");
-    }));
+    });
   }
   const Tensor& codes = made.codes.rowwise.codes;
   const std::uint64_t hash = content_hash(codes.bytes(), width, 0);
   std::printf("{\"preset\": \"%s\", \"rows\": %lld, \"width\": %lld, \"threads\": %d, ", name,
               static_cast<long long>(rows), static_cast<long long>(width), threads);
-  print("hessian_seconds", hessian_seconds);
-  print("factor_seconds", factor_seconds);
-  print("column_seconds", column_seconds);
+  hessian_time.print("hessian");
+  factor_time.print("factor");
+  column_time.print("column");
   std::printf("\"hessian_tokens\": %lld, \"error\": %.17g, \"rounded_error\": %.17g, ",
               static_cast<long long>(kTokens), made.error, made.rounded_error);
   std::printf("\"codes\": \"%016llx\"}\n", static_cast<unsigned long long>(hash));

@@ -40,7 +40,9 @@ def run(program: pathlib.Path, cores: list[int], width: int, runs: int) -> dict:
     row = json.loads(done.stdout)
     for part in ("hessian", "factor", "column"):
         row[f"{part}_median"] = statistics.median(row[f"{part}_seconds"])
+        row[f"{part}_cpu_median"] = statistics.median(row[f"{part}_cpu_seconds"])
     row["seconds"] = row["factor_median"] + row["column_median"]
+    row["cpu_seconds"] = row["factor_cpu_median"] + row["column_cpu_median"]
     return row
 
 
@@ -93,7 +95,8 @@ def main() -> int:
         print(
             f"{count} threads: {row['seconds']:.2f} s a layer of {width} x {width} "
             f"(factorisation {row['factor_median']:.2f} s, columns {row['column_median']:.2f} s), "
-            f"Hessian of {row['hessian_tokens']} tokens {row['hessian_median']:.2f} s",
+            f"Hessian of {row['hessian_tokens']} tokens {row['hessian_median']:.2f} s; "
+            f"CPU time of the layer {row['cpu_seconds']:.2f} s",
             flush=True,
         )
     if len({(row["codes"], row["error"]) for row in rows}) > 1:

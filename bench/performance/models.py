@@ -60,8 +60,8 @@ def gptq(result: Result) -> str:
     def row(one: dict) -> list[str]:
         bar = "" if one["at_most"] is None else f"{one['at_most']:.0f} s"
         seconds = (one["seconds"], *(one[f"{part}_median"] for part in ("factor", "column")))
-        hessian = f"{one['hessian_median']:.1f} s"
-        return [cores(str(one["threads"])), *(f"{s:.2f} s" for s in seconds), bar, hessian]
+        rest = (f"{one['cpu_seconds']:.2f} s", bar, f"{one['hessian_median']:.1f} s")
+        return [cores(str(one["threads"])), *(f"{s:.2f} s" for s in seconds), *rest]
 
     rows = data["rows"]
     size, tokens = f"{rows[0]['rows']} x {rows[0]['width']}", rows[0]["hessian_tokens"]
@@ -69,11 +69,20 @@ def gptq(result: Result) -> str:
     parts = [
         f"### GPTQ of one layer, {result.machine_name}",
         f"A weight of {size} to {rows[0]['preset']} with damping 0.05, medians of "
-        f"{len(rows[0]['factor_seconds'])} runs: its Hessian is factored, its columns are walked. "
+        f"{len(rows[0]['factor_seconds'])} runs, load {data['machine']['load_before']:.1f} from "
+        "other processes: its Hessian is factored, its columns are walked. "
         f"Summing the Hessian up of {tokens} tokens comes before. "
         f"{'Codes and errors are the same on any number of cores.' if same else 'CODES DIFFER.'}",
         table(
-            ["", "GPTQ", "factorisation", "columns", "bar", f"Hessian of {tokens} tokens"],
+            [
+                "",
+                "GPTQ",
+                "factorisation",
+                "columns",
+                "CPU time",
+                "bar",
+                f"Hessian of {tokens} tokens",
+            ],
             map(row, rows),
         ),
     ]

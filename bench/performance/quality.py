@@ -19,7 +19,7 @@ def means(data: dict) -> str:
     head = ["", "KL", "beside `max`", "worst", "perplexity beside the original's", "of"]
 
     def row(mean: dict) -> list[str]:
-        kl = f"{mean['kl']:.4f} +- {mean['kl'] * mean['kl_error']:.4f}"
+        kl = f"{mean['kl']:.3g} +- {100 * mean['kl_error']:.1f} %"
         perplexity = f"{mean['perplexity_beside_original']:.4f}"
         is_whole = mean["runs"] == whole
         return [
@@ -41,7 +41,7 @@ def bars(data: dict) -> str:
         if one["value"] is None:
             return [one["bar"], "", f"{one['at_most']:g}", "", "not measured"]
         more = f"worst {one['worst']:.3f}" if "worst" in one else f"+- {one['standard_error']:.3f}"
-        runs = f"{more}, {one['runs']} runs"
+        runs = f"{more}, {one['runs']} of {one['of_runs']} runs"
         verdict = "" if one["holds"] else "missed"
         return [one["bar"], f"{one['value']:.3f}, {runs}", f"{one['at_most']:g}",
                 f"`{one['policy']}`", verdict]  # fmt: skip
@@ -58,7 +58,7 @@ def each(data: dict) -> str:
         found.setdefault(case(row), {})[(row["model"], row["text"])] = row
 
     def cell(row: dict | None) -> str:
-        return "" if row is None else f"{row['kl']:.4f}; {row['perplexity']:.2f}"
+        return "" if row is None else f"{row['kl']:.3g}; {row['perplexity']:.2f}"
 
     original = {(row["model"], row["text"]): row["original_perplexity"] for row in rows}
     return table(

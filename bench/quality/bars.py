@@ -8,7 +8,7 @@ import statistics
 from bench.quality.table import case_of, relative_error
 
 SEARCHES = ("4over6", "mse", "wmse")
-GPTQ = ("gptq max", "gptq mse")
+GPTQ = ("gptq max", "gptq wmse", "gptq mse")
 WORST = 0.95  # of a single model and text, where a whole recipe is to gain
 
 
@@ -22,9 +22,14 @@ def bars_of(rows: list[dict], means: list[dict]) -> list[dict]:
         there = [octavo[recipe, policy] for policy in policies if (recipe, policy) in octavo]
         if not there:
             return absent(name, limit)
-        mean = min(there, key=lambda mean: mean["kl_beside_max"])
+        most = max(mean["runs"] for mean in there)  # means over fewer runs are of other models
+        whole = [mean for mean in there if mean["runs"] == most]
+        mean = min(whole, key=lambda mean: mean["kl_beside_max"])
         holds = mean["kl_beside_max"] <= limit and mean["worst"] <= worst and mean["runs"] == runs
-        return bar(name, limit, mean["kl_beside_max"], mean, holds) | {"worst": mean["worst"]}
+        return bar(name, limit, mean["kl_beside_max"], mean, holds) | {
+            "worst": mean["worst"],
+            "of_runs": runs,
+        }
 
     return [
         best("NVFP4, scales searched, beside max", "nvfp4", SEARCHES, 0.85, WORST),
@@ -59,7 +64,7 @@ def beside_peer(name: str, rows: list[dict], recipe: str, runs: int) -> dict:
         )
         holds = ratio <= 1.0 + error and len(both) == runs
         out = bar(name, 1.0, ratio, {"policy": policy, "runs": len(both)}, holds)
-        out["standard_error"] = error
+        out |= {"standard_error": error, "of_runs": runs}
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-WEIGHTED = ("max", "mse", "wmse", "gptq max", "gptq mse")
+WEIGHTED = ("max", "mse", "wmse", "gptq max", "gptq wmse", "gptq mse")
 SERVED = ("nvfp4", "mxfp4", "int4", "mixed")  # as weights alone, with scales that servers share
 
 
@@ -54,7 +54,7 @@ def peer(tool: str, recipe: str, *policies: str) -> list[Case]:
 # Evaluated together, in this order: what decides comes first, should a run be stopped.
 BATCHES = [
     octavo("nvfp4", "max", "4over6", "mse", "wmse"),
-    octavo("nvfp4", "gptq max", "gptq mse"),
+    octavo("nvfp4", "gptq max", "gptq wmse"),
     octavo("mxfp4", "max", "mse", "gptq max"),
     # Weights alone, as the recipes above: each tool's own rule, and the best it has.
     peer("llm-compressor", "nvfp4", "rtn", "gptq"),
@@ -63,7 +63,8 @@ BATCHES = [
     peer("modelopt", "nvfp4", "max", "mse"),
     peer("llm-compressor", "mxfp4", "rtn", "gptq"),
     octavo("mixed", "4.5bpw", "4.5bpw statistics"),
-    octavo("mxfp4", "wmse", "gptq mse"),
+    octavo("nvfp4", "gptq mse"),
+    octavo("mxfp4", "wmse", "gptq wmse", "gptq mse"),
     octavo("int4", *WEIGHTED),
     # Of 6 and 8 bits: little is lost, and little to be won back.
     octavo("fp8-block", *WEIGHTED),

@@ -121,7 +121,8 @@ def rows_of(arguments: argparse.Namespace, work: pathlib.Path, missing: list[dic
             cases = chosen if arguments.kept else made_of(maker, chosen, missing)
             for text_name, text in named(arguments.text).items():
                 found = evaluate(arguments, maker, cases, text_name, text)
-                print(*map(line_of, found), sep="\n", flush=True)
+                for row in found:
+                    print(line_of(row), flush=True)
                 rows += found
                 there = {(row["tool"], row["recipe"], row["policy"]) for row in found}
                 missing += [

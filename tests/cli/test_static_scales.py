@@ -63,14 +63,19 @@ def test_scales_are_those_of_the_statistics(model, recipe, target, name, scale_o
     seen = model.good("verify", "out", "--json").json
     assert seen["good"]
     assert any(one["loads"] for one in seen["loaders"].values())
-    said = model.good("eval", "out", "--against", "model", "--ids", "ids.json", "--json").json
+    evaluate = ("eval", "out", "--against", "model", "--ids", "ids.json", "--json")
+    if recipe == "int8-channel":  # servers do; octavo says so and does not guess
+        model(*evaluate).refused(1, "8 bits of type 'int', strategy 'tensor'")
+        return
+    said = model.good(*evaluate).json
     static = next(one for one in said["models"] if not one["is_original"])["total"]["kl"]["value"]
     assert 0 < static < 0.1
 
 
 def test_none_are_written_unless_asked_for(model):
     model.good("quantize", "model", "-o", "out", "--recipe", "nvfp4")
-    assert not [name for name in weights_of(model.folder / "out") if "input" in name]
+    made = weights_of(model.folder / "out")
+    assert not [name for name in made if name.endswith(("input_scale", "input_global_scale"))]
 
 
 def test_one_is_one(model):

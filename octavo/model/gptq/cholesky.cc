@@ -20,7 +20,7 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 using Block = Eigen::Map<RowMajor, Eigen::Unaligned, Eigen::OuterStride<>>;
 
 // Large enough that a product of blocks runs from the caches, small enough that threads have work.
-constexpr std::int64_t kBlock = 192;
+constexpr std::int64_t kBlock = 96;
 static_assert(kBlock % kF64Panel == 0);
 
 // As F64Update has it.
@@ -47,7 +47,7 @@ bool cholesky(std::span<double> matrix, std::int64_t n, int threads) {
   };
   const auto subtract = offered(nullptr, &Kernels::subtract_f64, nullptr, "gptq");
   const bool has_kernel = subtract({}, {});
-  // The panel, block by block: 1536 K bytes, less than summing the Hessian up took.
+  // The panel, block by block: 768 K bytes, less than summing the Hessian up took.
   std::vector<double> packed(static_cast<std::size_t>(has_kernel ? blocks * kBlock * kBlock : 0));
   const auto packed_of = [&](std::int64_t row) { return packed.data() + row * kBlock * kBlock; };
   for (std::int64_t at = 0; at < blocks; ++at) {
