@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -304,7 +305,12 @@ int main(int argc, char** argv) {
   TraceCases cases(buffers, kernels);
   cases.add_controls();
   if (&kernels != &octavo::reference_backend()) (cases.*known->second)();
-  if (argc == 3) cases.keep(argv[2]);
+  constexpr std::string_view kEvery = "every:";
+  const std::string_view some = argc == 3 ? argv[2] : "";
+  if (some.starts_with(kEvery))
+    cases.keep_every(static_cast<std::size_t>(std::max(1, std::atoi(argv[2] + kEvery.size()))));
+  else if (!some.empty())
+    cases.keep(some);
   std::fflush(stdout);  // children would write what is buffered again
   const int result = run(kernels.name, cases.all(), buffers);
   if (result == kSkipped) std::printf("skipped: ptrace is not allowed here\n");

@@ -41,6 +41,11 @@ class TraceCases {
     std::erase_if(cases_,
                   [&](const TraceCase& one) { return one.name.find(text) == one.name.npos; });
   }
+  // The controls, and every n-th of the others.
+  void keep_every(std::size_t n) {
+    std::size_t at = 0;
+    std::erase_if(cases_, [&](const TraceCase& one) { return one.oblivious && at++ % n != 0; });
+  }
   [[nodiscard]] const std::vector<TraceCase>& all() const { return cases_; }
 
  private:

@@ -236,6 +236,16 @@ inline void long_products(const float* values, double factor, float* out, std::i
   in_whole_vectors(values, static_cast<const char*>(nullptr), out, n, loop);
 }
 
+// The magnitude of an f32, or 2^-126 where it is less and `from` is not zero. In arithmetic:
+// without a minimum of integers among its instructions a compiler branches.
+inline std::uint32_t normal_or_zero(std::uint32_t narrow, std::uint64_t from) {
+  const std::uint64_t magnitude = from & ~kF64Sign;
+  const auto size = static_cast<std::int32_t>(narrow & 0x7FFFFFFFu),
+             least = static_cast<std::int32_t>((magnitude | (0 - magnitude)) >> 63) << 23;
+  const std::int32_t off = size - least;
+  return static_cast<std::uint32_t>(size - (off & (off >> 31)));
+}
+
 // f64 to f32 to odd. Magnitudes below 2^-126 other than zero become that.
 inline void narrow_odd(const double* values, float* out, std::int64_t n) {
   const FpEnvGuard guard(FpRounding::zero);
@@ -247,10 +257,7 @@ inline void narrow_odd(const double* values, float* out, std::int64_t n) {
       const std::uint64_t odd = (bits | ((bits & kBelow) + kBelow)) & ~kBelow;
       const auto narrow =
           std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(odd)));
-      const auto size = static_cast<std::int32_t>(narrow & 0x7FFFFFFFu);
-      const std::int32_t least = (bits & ~kF64Sign) != 0 ? 0x00800000 : 0;
-      const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
-      to[i] = std::bit_cast<float>((narrow & 0x80000000u) | kept);
+      to[i] = std::bit_cast<float>((narrow & 0x80000000u) | normal_or_zero(narrow, bits));
     }
   };
   in_whole_vectors(values, static_cast<const char*>(nullptr), out, n, loop);
@@ -268,10 +275,7 @@ inline void quotients_odd(const float* values, double factor, float* out, std::i
       const std::uint64_t odd = (bits | ((bits & kBelow) + kBelow)) & ~kBelow;
       const auto narrow =
           std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(odd)));
-      const auto size = static_cast<std::int32_t>(narrow & 0x7FFFFFFFu);
-      const std::int32_t least = (bits & ~kF64Sign) != 0 ? 0x00800000 : 0;
-      const auto kept = static_cast<std::uint32_t>(size > least ? size : least);
-      to[i] = std::bit_cast<float>((narrow & 0x80000000u) | kept);
+      to[i] = std::bit_cast<float>((narrow & 0x80000000u) | normal_or_zero(narrow, bits));
     }
   };
   in_whole_vectors(values, static_cast<const char*>(nullptr), out, n, loop);
