@@ -122,7 +122,7 @@ def ray(runs: Runs) -> dict[str, object]:
 
 
 def kills(runs: Runs) -> dict[str, object]:
-    """One of three is killed at a random moment of the work, until KILLS of them died in its middle."""
+    """One of three is killed at a random moment, until KILLS of them died in the middle."""
     chance = random.Random(33)
     begin = time.monotonic()
     ended([runs.start(runs.words(rank, 3, "--takeover-after", TAKEOVER)) for rank in range(3)])
