@@ -32,7 +32,7 @@ template <typename T>
 struct NormSpansOf {
   // The sum of squares of n numbers, a multiple of kNormLanes.
   double (*squares)(const T* numbers, std::int64_t n);
-  // To `error`: given less what is there (is_there), or less itself rounded to a type.
+  // To `error`: given minus the values in it (is_there), or minus given rounded to a type.
   void (*errors)(DType to, const T* given, bool is_there, T* error, std::int64_t n);
   // Adds the first `count` rows; their errors where there are any.
   void (*add)(const NormRows<T>& rows, std::int64_t count, std::int64_t n, bool has_errors,

@@ -1,7 +1,7 @@
 // By blocks, right-looking: factor the block on the diagonal, solve the panel below it, take the
-// panel's product from what is left. Eigen computes single blocks on the calling thread, compiled
-// for the least processor of the architecture; the products, nearly all of the work, are of the
-// backend's kernel where the processor has one. Which blocks there are depends on n alone.
+// panel's product from the trailing matrix. Eigen computes single blocks on the calling thread,
+// compiled for the least processor of the architecture; the products, nearly all of the work, are
+// of the backend's kernel where the processor has one. Which blocks there are depends on n alone.
 #include "octavo/model/gptq/cholesky_internal.h"
 
 #define EIGEN_DONT_PARALLELIZE

@@ -38,7 +38,7 @@ inline constexpr std::uint64_t kF64Sign = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t kTinyF64 = std::uint64_t{1023 + kTinyProduct} << 52;
 
 // Compilers turn the rest of a loop, less than a vector, into scalar code with branches on values.
-// So loops run over whole vectors alone, and what is left is padded to one.
+// So loops run over whole vectors alone, and the tail is padded to one.
 inline constexpr std::int64_t kWholeVectors = 64;
 
 template <typename Value, typename Factor, typename Result, typename Loop>
